@@ -1,1 +1,7 @@
-fn main() {}
+//! The executable: everything is in the library.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nodegate::cli::main()
+}

@@ -1,0 +1,233 @@
+//! A whole run on one screen: what a technician reads in the aisle, and what goes in a ticket.
+
+use crate::decision::{Decision, Require};
+use crate::event::Event;
+use crate::outcome::{Action, Finding, Grade, Place, Status};
+use crate::predicate::{Details, Step};
+use crate::report::typeface::Typeface;
+
+/// The screen of a run that has ended, from its record.
+pub fn render(details: &Details, typeface: Typeface) -> String {
+    let mut lines = vec![heading_of(details), String::new()];
+    lines.extend(details.notices.iter().flat_map(|notice| notice_lines(notice, typeface)));
+    lines.extend(details.steps.iter().map(|step| step_line(step, typeface)));
+    lines.push(conclusion(details, typeface));
+    lines.join("\n")
+}
+
+/// `nodegate run · host · class … · stage … · level …`
+pub fn heading(event: &Event) -> Option<String> {
+    match event {
+        Event::RunStarted { hostname, class, stage, level, .. } => {
+            Some(format!("nodegate run · {hostname} · class {class} · stage {stage} · level {level}"))
+        }
+        _ => None,
+    }
+}
+
+fn heading_of(details: &Details) -> String {
+    format!(
+        "nodegate run · {} · class {} · stage {} · level {}",
+        details.host.hostname, details.plan.class.id, details.stage, details.level
+    )
+}
+
+/// One line for people before the first step.
+pub fn notice_lines(notice: &str, typeface: Typeface) -> Vec<String> {
+    typeface.wrap(notice, "  note  ", "        ")
+}
+
+/// `  ✓ pcie-link         8 links, x16, generation 5                   0.1 s`
+pub fn step_line(step: &Step, typeface: Typeface) -> String {
+    let seconds = format!("{:.1} s", step.duration_ms as f64 / 1000.0);
+    let mut cause = step.outcome.cause.clone();
+    if step.require != Require::Must {
+        cause = format!("({}) {cause}", step.require);
+    }
+    let room = typeface.width.saturating_sub(32);
+    format!(
+        "  {} {} {} {seconds:>8}",
+        typeface.status(step.outcome.status()),
+        typeface.fit(step.id.as_str(), 17),
+        typeface.fit(&cause, room)
+    )
+}
+
+/// Everything under the steps: the decision, each problem, and what was waived.
+pub fn conclusion(details: &Details, typeface: Typeface) -> String {
+    let mut lines = vec![String::new(), verdict(details, typeface)];
+    if let Some(reason) = &details.reason {
+        lines.extend(typeface.wrap(reason, "   ", "   "));
+    }
+    let groups = problems(details);
+    let numbered = groups.iter().filter(|group| group.finding.grade > Grade::Warned);
+    for (number, group) in numbered.enumerate() {
+        lines.push(String::new());
+        lines.extend(group.lines(&format!("{}", number + 1), typeface));
+    }
+    for group in groups.iter().filter(|group| group.finding.grade == Grade::Warned) {
+        lines.push(String::new());
+        lines.extend(group.lines("!", typeface));
+    }
+    lines.extend(unmeasured(details, typeface));
+    lines.extend(waived(details, typeface));
+    lines.push(String::new());
+    lines.join("\n")
+}
+
+fn verdict(details: &Details, typeface: Typeface) -> String {
+    let word = details.decision.as_str().to_uppercase();
+    let colour = match details.decision {
+        Decision::Accepted => "32;1",
+        Decision::Rejected => "31;1",
+        Decision::Undecided => "35;1",
+    };
+    let count = problems(details).iter().filter(|group| group.finding.grade > Grade::Warned).count();
+    let problems = match count {
+        0 => String::new(),
+        1 => ", 1 problem".to_owned(),
+        count => format!(", {count} problems"),
+    };
+    let milliseconds: u64 = details.steps.iter().map(|step| step.duration_ms).sum();
+    let mut marks = String::new();
+    for (marked, mark) in [
+        (details.simulated, " · SIMULATED HOST"),
+        (details.overridden, " · OVERRIDDEN SOURCES"),
+        (details.partial, " · PARTIAL RUN"),
+    ] {
+        if marked {
+            marks.push_str(mark);
+        }
+    }
+    format!(
+        "{} for stage {} at level {}{problems}, {:.1} s{marks}",
+        typeface.paint(&word, colour),
+        details.stage,
+        details.level,
+        milliseconds as f64 / 1000.0
+    )
+}
+
+/// Findings that differ only in their subject, told once with every place.
+struct Group<'a> {
+    finding: &'a Finding,
+    places: Vec<String>,
+}
+
+/// Open findings, the worst first, otherwise in the order of the steps. What only follows from an
+/// earlier step is left to the step lines.
+fn problems(details: &Details) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    let counted = details.steps.iter().filter(|step| step.require != Require::Inform);
+    for finding in counted.flat_map(|step| &step.outcome.findings).filter(|finding| finding.waived_by.is_none()) {
+        let place = place(finding);
+        match groups.iter_mut().find(|group| same_story(group.finding, finding)) {
+            Some(group) => group.places.push(place),
+            None => groups.push(Group { finding, places: vec![place] }),
+        }
+    }
+    groups.sort_by_key(|group| std::cmp::Reverse(group.finding.grade));
+    groups
+}
+
+fn same_story(a: &Finding, b: &Finding) -> bool {
+    (&a.code, a.grade, &a.title, &a.expected, &a.found, a.action, &a.during)
+        == (&b.code, b.grade, &b.title, &b.expected, &b.found, b.action, &b.during)
+}
+
+impl Group<'_> {
+    fn lines(&self, number: &str, typeface: Typeface) -> Vec<String> {
+        let finding = self.finding;
+        let action = if finding.action == Action::None { "" } else { finding.action.as_str() };
+        let room = typeface.width.saturating_sub(3 + action.len());
+        let title = typeface.fit(&finding.title, room);
+        let mut lines =
+            vec![format!("{number:<3}{}{action}", typeface.grade(finding.grade, &title)).trim_end().to_owned()];
+        for place in self.places.iter().filter(|place| !place.is_empty()) {
+            lines.extend(typeface.wrap(place, "   ", "   "));
+        }
+        if !finding.expected.is_empty() || !finding.found.is_empty() {
+            let compared = format!("expected {}, found {}", finding.expected, finding.found);
+            lines.extend(typeface.wrap(&compared, "   ", "   "));
+        }
+        if let Some(during) = &finding.during {
+            lines.push(format!("   arose during {during}"));
+        }
+        if !finding.advice.is_empty() {
+            let indent = format!("   {} ", typeface.arrow());
+            lines.extend(typeface.wrap(&finding.advice, &indent, &" ".repeat(indent.chars().count())));
+        }
+        lines
+    }
+}
+
+fn place(finding: &Finding) -> String {
+    match &finding.place {
+        Some(Place { slot, bus_id, uuid, serial }) => [
+            slot.as_ref().map(|slot| if slot.starts_with("module") { slot.clone() } else { format!("slot {slot}") }),
+            bus_id.as_ref().map(|bus_id| format!("bus {bus_id}")),
+            uuid.as_ref().map(|uuid| short_uuid(uuid)),
+            serial.as_ref().map(|serial| format!("serial {serial}")),
+        ]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(" · "),
+        None if finding.subject.as_str() == "host" => String::new(),
+        None => finding.subject.as_str().to_owned(),
+    }
+}
+
+/// `GPU-3f0c…c2e1`: enough to tell GPUs of one host apart; the record has it whole.
+fn short_uuid(uuid: &str) -> String {
+    let characters: Vec<char> = uuid.chars().collect();
+    if characters.len() <= 14 {
+        return uuid.to_owned();
+    }
+    let head: String = characters[..8].iter().collect();
+    let tail: String = characters[characters.len() - 4..].iter().collect();
+    format!("{head}…{tail}")
+}
+
+/// Required steps that ended undecided or skipped without a finding of their own.
+fn unmeasured(details: &Details, typeface: Typeface) -> Vec<String> {
+    let silent: Vec<&Step> = details
+        .steps
+        .iter()
+        .filter(|step| step.require == Require::Must && step.outcome.findings.is_empty())
+        .filter(|step| matches!(step.outcome.status(), Status::Undecided | Status::Skipped))
+        .collect();
+    if silent.is_empty() {
+        return Vec::new();
+    }
+    let names: Vec<&str> = silent.iter().map(|step| step.id.as_str()).collect();
+    let text = format!("not measured: {}", names.join(", "));
+    let mut lines = vec![String::new()];
+    lines.extend(typeface.wrap(&text, "   ", "   "));
+    lines
+}
+
+/// Waivers stand on every screen.
+fn waived(details: &Details, typeface: Typeface) -> Vec<String> {
+    let mut lines = Vec::new();
+    let findings = details.steps.iter().flat_map(|step| step.outcome.findings.iter().map(move |finding| (step, finding)));
+    for (step, finding) in findings {
+        let Some(waiver) = finding.waived_by.and_then(|index| details.waivers.get(index)) else { continue };
+        let text = format!(
+            "waived until {}: {} {} on {} ({}; {})",
+            waiver.until, step.id, finding.code, finding.subject, waiver.reason, waiver.who
+        );
+        lines.extend(typeface.wrap(&text, "~  ", "   "));
+    }
+    for change in &details.overrides {
+        let text = format!(
+            "overridden by the site: {} {} = {} ({}; {})",
+            change.step, change.parameter, change.value, change.reason, change.who
+        );
+        lines.extend(typeface.wrap(&text, "~  ", "   "));
+    }
+    if !lines.is_empty() {
+        lines.insert(0, String::new());
+    }
+    lines
+}

@@ -1,0 +1,142 @@
+//! Promise 2, it always answers: a driver that hangs, ignores signals, sits in the kernel or dies
+//! ends the run within the step's deadline + 5 s, undecided, with a signed record.
+
+mod support;
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use support::fuse::NeverAnswers;
+use support::{faulty, nodegate, record_of, run_fixture, step};
+
+/// The `driver` step's timeout in `checks/suite.toml` bounds the opening sweep.
+const DEADLINE: Duration = Duration::from_secs(30);
+const MARGIN: Duration = Duration::from_secs(5);
+
+fn hanging(how: &str, more: &str) -> String {
+    format!("[[event]]\nwhat = \"call-hangs\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 3\nhow = \"{how}\"\n{more}")
+}
+
+#[test]
+fn a_call_that_ignores_sigterm_ends_undecided_and_is_named() {
+    let (_folder, fixture) = faulty("hgx-h100-8", &hanging("ignores-sigterm", ""));
+    let began = Instant::now();
+    let ran = run_fixture(&fixture, &[]);
+    assert!(began.elapsed() < DEADLINE + MARGIN, "took {:?}", began.elapsed());
+    assert_eq!(ran.status(), 2, "{}", ran.stderr());
+    let details = ran.details();
+    assert_eq!(details["decision"], "undecided");
+    let driver = step(&details, "driver");
+    assert_eq!(driver["status"], "undecided");
+    let finding = &driver["findings"][0];
+    assert_eq!(finding["code"], "driver-hung");
+    assert!(finding["found"].as_str().unwrap().contains("nvmlDeviceGetTemperature(3"), "{finding:#}");
+    assert!(record_of(ran.state.path()).exists());
+}
+
+#[test]
+fn a_call_stuck_in_the_kernel_is_abandoned_while_the_run_ends() {
+    let (folder, fixture) = faulty("hgx-h100-8", &hanging("uninterruptible", "path = \"stuck/never\""));
+    let stuck = fixture.join("stuck");
+    fs::create_dir(&stuck).unwrap();
+    let never = NeverAnswers::mount(&stuck);
+    let state = folder.path().join("state");
+
+    let began = Instant::now();
+    let mut child = nodegate()
+        .args(["run", "--format", "json", "--fixture"])
+        .arg(&fixture)
+        .arg("--state")
+        .arg(&state)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Standard output reaches its end although the abandoned child still lives.
+    let mut stdout = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut stdout).unwrap();
+    let status = child.wait().unwrap();
+    assert!(began.elapsed() < DEADLINE + MARGIN, "took {:?}", began.elapsed());
+    assert_eq!(status.code(), Some(2));
+
+    let details: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    let finding = &step(&details, "driver")["findings"][0];
+    let found = finding["found"].as_str().unwrap();
+    assert_eq!(finding["code"], "driver-hung");
+    assert!(found.contains("nvmlDeviceGetTemperature(3"), "{found}");
+    assert!(found.contains("state D"), "{found}");
+    assert!(found.contains("abandoned"), "{found}");
+    assert!(record_of(&state).exists());
+
+    // The child is really still there, in state D; and the lock is free for the next run.
+    let abandoned = stuck_children();
+    assert!(!abandoned.is_empty(), "no child of ours is in state D: the test proves nothing");
+    let again = nodegate().args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"]).arg(&state).output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stderr));
+    drop(never);
+}
+
+/// Pids of `nodegate __job session` processes in uninterruptible sleep.
+fn stuck_children() -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    processes
+        .filter(|pid: &u32| {
+            let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+            let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+            let state = stat.rsplit(')').next().unwrap_or("").trim().chars().next();
+            stat.contains("(nodegate)") && state == Some('D')
+        })
+        .collect()
+}
+
+#[test]
+fn a_session_child_that_dies_by_a_signal_ends_undecided() {
+    let events = "[[event]]\nwhat = \"session-dies\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 3\n";
+    let (_folder, fixture) = faulty("hgx-h100-8", events);
+    let ran = run_fixture(&fixture, &[]);
+    assert_eq!(ran.status(), 2, "{}", ran.stderr());
+    let details = ran.details();
+    let finding = &step(&details, "driver")["findings"][0];
+    assert_eq!(finding["code"], "driver-died");
+    assert!(finding["found"].as_str().unwrap().contains("SIGSEGV"), "{finding:#}");
+}
+
+#[test]
+fn a_hang_in_the_middle_of_the_run_leaves_the_earlier_steps_as_they_were() {
+    let events = hanging("ignores-sigterm", "when = \"step:power\"");
+    let (_folder, fixture) = faulty("hgx-h100-8", &events);
+    let ran = run_fixture(&fixture, &[]);
+    let details = ran.details();
+    assert_eq!((ran.status(), step(&details, "driver")["status"].as_str()), (2, Some("passed")));
+    assert_eq!(step(&details, "ecc")["status"], "passed");
+    assert_eq!(step(&details, "power")["status"], "undecided");
+    assert_eq!(step(&details, "aftermath")["status"], "undecided");
+}
+
+#[test]
+fn a_signal_ends_the_run_with_a_signed_undecided_record() {
+    let (folder, fixture) = faulty("hgx-h100-8", &hanging("ignores-sigterm", "when = \"step:power\""));
+    for signal in [rustix::process::Signal::INT, rustix::process::Signal::TERM] {
+        let state = folder.path().join(format!("state-{}", signal.as_raw()));
+        let child = nodegate()
+            .args(["run", "--format", "json", "--fixture"])
+            .arg(&fixture)
+            .arg("--state")
+            .arg(&state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_secs(2));
+        let began = Instant::now();
+        rustix::process::kill_process(rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(began.elapsed() < Duration::from_secs(8), "took {:?} after the signal", began.elapsed());
+        assert_eq!(output.status.code(), Some(2));
+        let details: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(details["reason"], "interrupted");
+        assert_eq!(details["decision"], "undecided");
+        assert!(record_of(&state).exists());
+    }
+}
