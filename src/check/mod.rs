@@ -3,6 +3,8 @@
 //! Each check file has the same five parts in the same order: module doc (*What a pass proves*,
 //! *How it is measured*, *When it misleads*), parameters, `run`, `judge`, tests of `judge`.
 
+pub mod xid;
+
 use std::time::Instant;
 
 use crate::facts::Snapshot;

@@ -1,4 +1,22 @@
 //! What will run: the suite, the class and the site resolved for one run.
+//!
+//! A file is read in two steps: [`document`] and [`section`] hold it as text with lines, and
+//! [`suite`], [`class`] and [`site`] hold what it means. Reading files is the edge's work
+//! (`cli`); here everything is a function of texts, PCI models and the day.
+
+pub mod class;
+pub mod document;
+pub mod section;
+pub mod site;
+pub mod suite;
+
+mod limits;
+mod resolve;
+#[cfg(test)]
+mod testing;
+
+pub use document::{Document, Problem, Problems};
+pub use resolve::{Inputs, json};
 
 use std::time::Duration;
 
