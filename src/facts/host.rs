@@ -136,6 +136,9 @@ pub struct PciLink {
 pub struct Nic {
     pub name: String,
     pub bus_id: BusId,
+    /// Whether this is an RDMA device (`/sys/class/infiniband`); `nvidia-smi topo` shows only those.
+    #[serde(default)]
+    pub rdma: bool,
 }
 
 /// What the kernel side of the driver says, and what lies in the library folders.

@@ -1,5 +1,9 @@
 //! The doorway to the machine: its root folder, its driver session, its processes and clock.
 
+pub mod kmsg;
+pub mod read;
+pub mod root;
+
 use std::path::PathBuf;
 use std::time::Instant;
 
