@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What people and machines see: passive, they listen and print.
+
+pub mod plan;
