@@ -13,7 +13,7 @@ pub mod suite;
 mod limits;
 mod resolve;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use document::{Document, Problem, Problems};
 pub use resolve::{Inputs, json};

@@ -128,8 +128,8 @@ pub fn load(document: &Document, suite: &Suite, kinds: &[Kind]) -> Result<Site, 
 fn expect(table: &Section<'_>) -> Expect {
     table.only(&["gpu-count", "hostname"]);
     let hostname = table.get::<String>("hostname");
-    if let Some(name) = hostname.as_ref().filter(|name| name.value.is_empty()) {
-        table.note(name.line, "`hostname` is empty; leave it out where any host may be tested");
+    if let Some(name) = hostname.as_ref().filter(|name| name.value.is_empty() || !is_plain(&name.value)) {
+        table.note(name.line, "`hostname` is no host name; leave it out where any host may be tested");
     }
     Expect { gpu_count: table.number("gpu-count", 1), hostname }
 }
@@ -269,6 +269,11 @@ fn known_step(table: &Section<'_>, suite: &Suite) -> Option<At<StepId>> {
     Some(step)
 }
 
+/// Whether the text prints as it is, without anything that could play tricks on a terminal.
+fn is_plain(text: &str) -> bool {
+    printable(text, usize::MAX) == text
+}
+
 /// A path from the root. What was found instead is not shown: it may be a secret in the wrong place.
 struct Absolute(PathBuf);
 
@@ -281,8 +286,7 @@ impl FromStr for Absolute {
 
     fn from_str(text: &str) -> Result<Self, NotAbsolute> {
         let path = Path::new(text);
-        let plain = path.is_absolute() && !text.chars().any(char::is_control);
-        if plain { Ok(Absolute(path.to_owned())) } else { Err(NotAbsolute) }
+        if path.is_absolute() && is_plain(text) { Ok(Absolute(path.to_owned())) } else { Err(NotAbsolute) }
     }
 }
 
@@ -304,7 +308,7 @@ impl FromStr for Url {
     fn from_str(text: &str) -> Result<Self, UrlError> {
         let url: reqwest::Url =
             text.parse().map_err(|_| UrlError("write an address, https://collector.example:8443"))?;
-        if url.host_str().is_none() || !matches!(url.scheme(), "https" | "http") {
+        if url.host_str().is_none() || !is_plain(text) || !matches!(url.scheme(), "https" | "http") {
             return Err(UrlError("write an address that begins with https://"));
         }
         if !url.username().is_empty() || url.password().is_some() {

@@ -3,13 +3,15 @@
 use serde::Deserialize;
 
 use crate::check::{Check, Context, Kind};
+use crate::decision::Level;
 use crate::ident::Subject;
 use crate::outcome::{Judgement, Outcome};
 use crate::units::Watts;
 
-use super::class::{self, Class};
+use super::class::{self, Choice, Class};
 use super::document::Document;
 use super::suite::{self, Suite};
+use super::{Inputs, Plan};
 
 /// The kinds by id.
 pub const KINDS: &[Kind] =
@@ -130,4 +132,21 @@ pub fn suite() -> Suite {
 /// [`CLASS`], read.
 pub fn class() -> Class {
     class::load(&Document::new("small.toml", CLASS.as_bytes()).unwrap(), &suite(), KINDS).unwrap()
+}
+
+/// [`SUITE`] under [`CLASS`], without a site.
+pub fn plan() -> Plan {
+    let (suite, choice) = (suite(), Choice { class: class(), chosen: "named", because: None });
+    let inputs = Inputs {
+        suite: &suite,
+        choice: &choice,
+        site: None,
+        stage: None,
+        level: Level::Quick,
+        only: &[],
+        skip: &[],
+        hostname: None,
+        today: "2030-06-01".parse().unwrap(),
+    };
+    Plan::resolve(&inputs, KINDS).unwrap()
 }

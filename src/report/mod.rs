@@ -3,6 +3,7 @@
 
 pub mod jsonl;
 pub mod live;
+pub mod plan;
 pub mod screen;
 pub mod summary;
 pub mod typeface;
