@@ -3,6 +3,14 @@
 //! Each check file has the same five parts in the same order: module doc (*What a pass proves*,
 //! *How it is measured*, *When it misleads*), parameters, `run`, `judge`, tests of `judge`.
 
+pub mod driver;
+mod look;
+#[cfg(test)]
+mod sample;
+mod session;
+pub mod version;
+pub mod xid;
+
 use std::time::Instant;
 
 use crate::facts::Snapshot;
