@@ -116,8 +116,18 @@ pub fn expected_gpus(snapshot: &Snapshot) -> BTreeSet<BusId> {
 
 /// Judges each expected GPU by what the driver says of it. One that the driver does not show
 /// is not looked at, and the judgement says so when it closes.
-pub fn each_gpu(snapshot: &Snapshot, mut judge: impl FnMut(&mut Look<'_>, &Gpu)) -> Judgement {
-    let mut judgement = Judgement::expecting(expected_gpus(snapshot).into_iter().map(Subject::gpu));
+pub fn each_gpu(snapshot: &Snapshot, judge: impl FnMut(&mut Look<'_>, &Gpu)) -> Judgement {
+    each_gpu_and(None, snapshot, judge)
+}
+
+/// [`each_gpu`] with one more subject to judge, by the caller.
+pub fn each_gpu_and(
+    other: Option<Subject>,
+    snapshot: &Snapshot,
+    mut judge: impl FnMut(&mut Look<'_>, &Gpu),
+) -> Judgement {
+    let subjects = expected_gpus(snapshot).into_iter().map(Subject::gpu).chain(other);
+    let mut judgement = Judgement::expecting(subjects);
     for (bus_id, gpu) in snapshot.gpus_by_bus_id() {
         let mut look = Look::at(&mut judgement, Subject::gpu(bus_id));
         judge(&mut look, gpu);

@@ -4,7 +4,14 @@
 //! *How it is measured*, *When it misleads*), parameters, `run`, `judge`, tests of `judge`.
 
 pub mod driver;
+pub mod ecc;
+pub mod gpu_idle;
+pub mod gpu_inventory;
 mod look;
+pub mod memory_repair;
+pub mod mig;
+pub mod pcie_link;
+pub mod power;
 #[cfg(test)]
 mod sample;
 mod session;
