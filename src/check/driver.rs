@@ -112,9 +112,15 @@ impl Driver {
         }
         if let Some(denied) = self.denied.iter().find(|denied| denied.version == *driver) {
             look.find(
-                Finding::new(Grade::Failed, "driver-denied", look.subject(), "Driver version denied", Action::Configure)
-                    .compared("a version that is not on the deny list", format!("{driver}: {}", denied.reason))
-                    .advise("Install another driver version, reboot, run again."),
+                Finding::new(
+                    Grade::Failed,
+                    "driver-denied",
+                    look.subject(),
+                    "Driver version denied",
+                    Action::Configure,
+                )
+                .compared("a version that is not on the deny list", format!("{driver}: {}", denied.reason))
+                .advise("Install another driver version, reboot, run again."),
             );
         }
     }
@@ -169,16 +175,28 @@ fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
         Some("Live") => {}
         Some(state) => {
             look.unread::<()>(
-                Finding::new(Grade::Undecided, "not-ready", look.subject(), "Driver still loading", Action::Investigate)
-                    .compared("kernel module nvidia live", state)
-                    .advise("Wait and run again, or give the run --wait-ready 10m."),
+                Finding::new(
+                    Grade::Undecided,
+                    "not-ready",
+                    look.subject(),
+                    "Driver still loading",
+                    Action::Investigate,
+                )
+                .compared("kernel module nvidia live", state)
+                .advise("Wait and run again, or give the run --wait-ready 10m."),
             );
         }
         None if facts.driver.session == SessionState::Answering => {
             look.unread::<()>(
-                Finding::new(Grade::Undecided, "module-unseen", look.subject(), "Driver without module", Action::Investigate)
-                    .compared("kernel module nvidia in /proc/modules", "NVML answers, but the module is not listed")
-                    .advise("Run on the host itself, with its own /proc; run again."),
+                Finding::new(
+                    Grade::Undecided,
+                    "module-unseen",
+                    look.subject(),
+                    "Driver without module",
+                    Action::Investigate,
+                )
+                .compared("kernel module nvidia in /proc/modules", "NVML answers, but the module is not listed")
+                .advise("Run on the host itself, with its own /proc; run again."),
             );
         }
         None => look.find(module_missing(look.subject())),
@@ -220,9 +238,17 @@ fn judge_cuda_library(library: Option<&Library>, origin: Origin, look: &mut Look
     match library {
         Some(library) => distrust(library, origin).into_iter().for_each(|reason| look.find(untrusted(library, reason))),
         None => look.find(
-            Finding::new(Grade::Failed, "library-missing", look.subject(), "CUDA driver library missing", Action::Configure)
-                .compared("libcuda.so.1 in one of the known places", "none")
-                .advise("Install the driver's CUDA library of the same version (libcuda1, nvidia-driver-cuda-libs); run again."),
+            Finding::new(
+                Grade::Failed,
+                "library-missing",
+                look.subject(),
+                "CUDA driver library missing",
+                Action::Configure,
+            )
+            .compared("libcuda.so.1 in one of the known places", "none")
+            .advise(
+                "Install the driver's CUDA library of the same version (libcuda1, nvidia-driver-cuda-libs); run again.",
+            ),
         ),
     }
 }
@@ -261,14 +287,17 @@ fn judge_node(facts: &Snapshot, gpu: &Gpu, look: &mut Look<'_>) {
 fn node_missing(subject: Subject, node: &str) -> Finding {
     Finding::new(Grade::Failed, "node-missing", subject, "Device node missing", Action::Configure)
         .compared(node, "absent")
-        .advise("nvidia-modprobe -u -c=0, or systemctl restart nvidia-persistenced; in a container, pass the device in.")
+        .advise(
+            "nvidia-modprobe -u -c=0, or systemctl restart nvidia-persistenced; in a container, pass the device in.",
+        )
 }
 
 fn read_version(text: &str, what: &str, look: &mut Look<'_>) -> Option<Version> {
     match text.parse() {
         Ok(version) => Some(version),
         Err(_) => look.unread(
-            crate::outcome::blame::unanswered(&look.subject(), what, Code::GARBLED).compared("numbers between dots", text),
+            crate::outcome::blame::unanswered(&look.subject(), what, Code::GARBLED)
+                .compared("numbers between dots", text),
         ),
     }
 }
@@ -279,7 +308,9 @@ fn judge_agreement(facts: &Snapshot, driver: &Version, look: &mut Look<'_>) {
     let module = look.require(&facts.host.driver.module_version, "/sys/module/nvidia/version").cloned();
     let module = module.and_then(|text| read_version(&text, "kernel module's version", look));
     let nvml = look.require(&facts.driver.nvml_version, "NVML version").cloned();
-    let nvml = nvml.and_then(|text| read_version(&text, "NVML version", look)).map(|nvml| nvml.without_first().unwrap_or(nvml));
+    let nvml = nvml
+        .and_then(|text| read_version(&text, "NVML version", look))
+        .map(|nvml| nvml.without_first().unwrap_or(nvml));
     let of_file = |library: &Option<Library>| library.as_ref().and_then(|library| Version::of_file(&library.resolved));
     for (what, version) in [
         ("kernel module", module),
@@ -291,7 +322,9 @@ fn judge_agreement(facts: &Snapshot, driver: &Version, look: &mut Look<'_>) {
             look.find(
                 Finding::new(Grade::Failed, "library-mismatch", look.subject(), "Driver parts differ", Action::Reboot)
                     .compared(format!("{driver} everywhere"), format!("{what} is {version}"))
-                    .advise("The driver was changed half-way: install all its packages in one version, reboot, run again."),
+                    .advise(
+                        "The driver was changed half-way: install all its packages in one version, reboot, run again.",
+                    ),
             );
         }
     }
@@ -359,7 +392,10 @@ mod tests {
                     ..Default::default()
                 },
                 host: crate::facts::HostFacts {
-                    kernel: crate::facts::host::Kernel { modules: Reading::Value(BTreeMap::new()), ..Default::default() },
+                    kernel: crate::facts::host::Kernel {
+                        modules: Reading::Value(BTreeMap::new()),
+                        ..Default::default()
+                    },
                     ..Default::default()
                 },
                 ..Snapshot::default()
@@ -390,9 +426,14 @@ mod tests {
         let mismatch: &[(&str, &str)] = &[("library-mismatch", "host")];
         after(|facts| facts.host.driver.module_version = Reading::Value("580.95.05".into()), "failed", mismatch);
         after(|facts| facts.driver.nvml_version = Reading::Value("13.580.95.05".into()), "failed", mismatch);
-        after(|facts| facts.driver.cuda_library.as_mut().unwrap().resolved = "/x/libcuda.so.570.1".into(), "failed", mismatch);
+        after(
+            |facts| facts.driver.cuda_library.as_mut().unwrap().resolved = "/x/libcuda.so.570.1".into(),
+            "failed",
+            mismatch,
+        );
         let init = |facts: &mut Snapshot| {
-            facts.driver.session = SessionState::InitFailed { code: Code::LIB_RM_VERSION_MISMATCH, message: String::new() };
+            facts.driver.session =
+                SessionState::InitFailed { code: Code::LIB_RM_VERSION_MISMATCH, message: String::new() };
             facts.gpus.clear();
         };
         after(init, "failed", mismatch);

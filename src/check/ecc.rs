@@ -71,12 +71,14 @@ impl Ecc {
         }
         let Some(mode) = look.require(reading, "ECC mode") else { return false };
         let wanted = u32::from(self.mode == EccMode::On);
-        let (code, title) =
-            if wanted == 1 { ("ecc-off", "ECC off") } else { ("ecc-on", "ECC on") };
+        let (code, title) = if wanted == 1 { ("ecc-off", "ECC off") } else { ("ecc-on", "ECC on") };
         if mode.current != mode.pending {
             look.find(pending(*mode, wanted, look));
         } else if mode.current != wanted {
-            let advice = format!("nvidia-smi -i {} -e {wanted}, then nvidia-smi -r -i {0} or reboot; run again.", look.subject());
+            let advice = format!(
+                "nvidia-smi -i {} -e {wanted}, then nvidia-smi -r -i {0} or reboot; run again.",
+                look.subject()
+            );
             look.find(
                 Finding::new(Grade::Failed, code, look.subject(), title, Action::Configure)
                     .compared(word(wanted), word(mode.current))
@@ -103,15 +105,25 @@ impl Ecc {
             let number = look.number("ecc-uncorrected-volatile", count as f64, "");
             look.measure(number.at_most(self.uncorrected_volatile as f64));
             if count > self.uncorrected_volatile {
-                let advice = format!("nvidia-smi -r -i {} on the drained host, or reboot; run again; if errors return, replace the GPU.", look.subject());
+                let advice = format!(
+                    "nvidia-smi -r -i {} on the drained host, or reboot; run again; if errors return, replace the GPU.",
+                    look.subject()
+                );
                 look.find(
-                    Finding::new(Grade::Failed, "ecc-uncorrected", look.subject(), "Uncorrectable ECC errors", Action::ResetGpu)
-                        .compared(format!("at most {} since the driver was loaded", self.uncorrected_volatile), count)
-                        .advise(&advice),
+                    Finding::new(
+                        Grade::Failed,
+                        "ecc-uncorrected",
+                        look.subject(),
+                        "Uncorrectable ECC errors",
+                        Action::ResetGpu,
+                    )
+                    .compared(format!("at most {} since the driver was loaded", self.uncorrected_volatile), count)
+                    .advise(&advice),
                 );
             }
         }
-        if let Some(count) = look.require(&gpu.ecc.uncorrected_aggregate, "uncorrected ECC errors, aggregate").copied() {
+        if let Some(count) = look.require(&gpu.ecc.uncorrected_aggregate, "uncorrected ECC errors, aggregate").copied()
+        {
             self.judge_aggregate(count, look);
         }
         for (name, reading) in [
@@ -132,9 +144,15 @@ impl Ecc {
                 look.measure(number.warning_above(warn as f64));
                 if count > warn {
                     look.find(
-                        Finding::new(Grade::Warned, "ecc-aggregate", look.subject(), "Many ECC errors in its life", Action::Monitor)
-                            .compared(format!("at most {warn} uncorrectable errors since manufacture"), count)
-                            .advise("Watch this GPU; memory-repair says whether its memory can still be repaired."),
+                        Finding::new(
+                            Grade::Warned,
+                            "ecc-aggregate",
+                            look.subject(),
+                            "Many ECC errors in its life",
+                            Action::Monitor,
+                        )
+                        .compared(format!("at most {warn} uncorrectable errors since manufacture"), count)
+                        .advise("Watch this GPU; memory-repair says whether its memory can still be repaired."),
                     );
                 }
             }
@@ -148,9 +166,15 @@ impl Ecc {
         };
         if status.is_some_and(|status| status.b_threshold_exceeded != 0) {
             look.find(
-                Finding::new(Grade::Failed, "sram-threshold", look.subject(), "SRAM threshold exceeded", Action::Replace)
-                    .compared("SRAM errors below the GPU's own threshold", "threshold exceeded")
-                    .advise("Replace the GPU; attach nvidia-smi -q -d ECC to the return."),
+                Finding::new(
+                    Grade::Failed,
+                    "sram-threshold",
+                    look.subject(),
+                    "SRAM threshold exceeded",
+                    Action::Replace,
+                )
+                .compared("SRAM errors below the GPU's own threshold", "threshold exceeded")
+                .advise("Replace the GPU; attach nvidia-smi -q -d ECC to the return."),
             );
         }
     }

@@ -61,7 +61,9 @@ impl GpuIdle {
 }
 
 fn in_use(subject: Subject, found: &str) -> Finding {
-    let advice = format!("Drain the node; stop what holds the GPU (nvidia-smi -q -d PIDS -i {subject}; fuser -v /dev/nvidia*); run again.");
+    let advice = format!(
+        "Drain the node; stop what holds the GPU (nvidia-smi -q -d PIDS -i {subject}; fuser -v /dev/nvidia*); run again."
+    );
     Finding::new(Grade::Undecided, "gpu-in-use", subject, "GPU in use", Action::Investigate)
         .compared("no process and no memory in use", found)
         .advise(&advice)
@@ -80,7 +82,9 @@ fn judge_view(facts: &Snapshot, look: &mut Look<'_>) {
         look.find(
             Finding::new(Grade::Undecided, "processes-hidden", look.subject(), "Processes hidden", Action::Configure)
                 .compared("a view of every process of the host", "another PID namespace than the host's")
-                .advise("Run on the host itself, or with the host's PID namespace (docker run --pid=host, hostPID: true)."),
+                .advise(
+                    "Run on the host itself, or with the host's PID namespace (docker run --pid=host, hostPID: true).",
+                ),
         );
     }
 }

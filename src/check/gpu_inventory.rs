@@ -178,9 +178,15 @@ impl GpuInventory {
         let Some(pci) = look.require(&gpu.pci, "PCI model as the driver gives it") else { return false };
         if pci.model() != model {
             look.unread::<()>(
-                Finding::new(Grade::Undecided, "model-disagrees", look.subject(), "Model in doubt", Action::Investigate)
-                    .compared(format!("{model}, as the bus says"), format!("{}, as the driver says", pci.model()))
-                    .advise("Reboot and run again; a card that answers as two models is not one to trust."),
+                Finding::new(
+                    Grade::Undecided,
+                    "model-disagrees",
+                    look.subject(),
+                    "Model in doubt",
+                    Action::Investigate,
+                )
+                .compared(format!("{model}, as the bus says"), format!("{}, as the driver says", pci.model()))
+                .advise("Reboot and run again; a card that answers as two models is not one to trust."),
             );
         }
         let right = self.models.is_empty() || self.models.contains(&model);
@@ -238,7 +244,13 @@ fn joined(models: &[PciModel]) -> String {
     models.iter().map(PciModel::to_string).collect::<Vec<_>>().join(" or ")
 }
 
-fn judge_pinned(code: &'static str, what: &str, pinned: Option<&[String]>, reading: &Reading<String>, look: &mut Look<'_>) {
+fn judge_pinned(
+    code: &'static str,
+    what: &str,
+    pinned: Option<&[String]>,
+    reading: &Reading<String>,
+    look: &mut Look<'_>,
+) {
     let Some(pinned) = pinned else {
         // Nobody pins it, but a corrupt InfoROM may show here first (NVML 14).
         if reading.failure() == Some(Code::CORRUPTED_INFOROM) {
@@ -251,7 +263,9 @@ fn judge_pinned(code: &'static str, what: &str, pinned: Option<&[String]>, readi
         look.find(
             Finding::new(Grade::Failed, code, look.subject(), &format!("Wrong {what} version"), Action::Configure)
                 .compared(pinned.join(" or "), version)
-                .advise(&format!("Bring the {what} to the pinned version with the vendor's tool, power-cycle, run again.")),
+                .advise(&format!(
+                    "Bring the {what} to the pinned version with the vendor's tool, power-cycle, run again."
+                )),
         );
     }
 }
@@ -341,7 +355,8 @@ fn identities(roster: &Roster<'_>, name: impl Fn(&Gpu) -> Option<&String>) -> Ve
 fn judge_duplicates(what: &str, names: &[(Subject, String)], judgement: &mut Judgement) {
     let (code, title) =
         if what == "uuid" { ("duplicate-uuid", "UUID twice") } else { ("duplicate-serial", "Serial twice") };
-    for (subject, name) in names.iter().filter(|(_, name)| names.iter().filter(|(_, other)| other == name).count() > 1) {
+    for (subject, name) in names.iter().filter(|(_, name)| names.iter().filter(|(_, other)| other == name).count() > 1)
+    {
         judgement.find(
             Finding::new(Grade::Failed, code, subject.clone(), title, Action::Investigate)
                 .compared(format!("a {what} of its own"), name)
@@ -375,12 +390,8 @@ mod tests {
     }
 
     fn lose(facts: &mut Snapshot, index: usize, code: Code) {
-        facts.gpus[index] = Gpu {
-            index: index as u32,
-            handle: Reading::Failed(code),
-            pci: Reading::Failed(code),
-            ..Gpu::default()
-        };
+        facts.gpus[index] =
+            Gpu { index: index as u32, handle: Reading::Failed(code), pci: Reading::Failed(code), ..Gpu::default() };
     }
 
     #[test]

@@ -89,7 +89,11 @@ impl MemoryRepair {
         let number = look.number("remapped-rows-uncorrectable", rows.unc_rows.into(), "rows");
         look.measure(self.remapped_rows_max.map_or(number.clone(), |max| number.at_most(max.into())));
         if let Some(max) = self.remapped_rows_max.filter(|max| rows.unc_rows > *max) {
-            look.find(exhausted(look, &format!("at most {max} rows remapped for uncorrectable errors"), &rows.unc_rows.to_string()));
+            look.find(exhausted(
+                look,
+                &format!("at most {max} rows remapped for uncorrectable errors"),
+                &rows.unc_rows.to_string(),
+            ));
         } else if let Some(warn) = self.remapped_rows_warn.filter(|warn| total > *warn) {
             look.find(
                 Finding::new(Grade::Warned, "remap-many", look.subject(), "Many remapped rows", Action::Monitor)
@@ -103,7 +107,11 @@ impl MemoryRepair {
         let number = look.number("banks-without-spares", histogram.none.into(), "banks");
         look.measure(self.banks_without_spares.map_or(number.clone(), |max| number.at_most(max.into())));
         if let Some(max) = self.banks_without_spares.filter(|max| histogram.none > *max) {
-            look.find(exhausted(look, &format!("at most {max} banks without a spare row"), &histogram.none.to_string()));
+            look.find(exhausted(
+                look,
+                &format!("at most {max} banks without a spare row"),
+                &histogram.none.to_string(),
+            ));
         }
     }
 
@@ -120,9 +128,18 @@ impl MemoryRepair {
         if total > max as usize {
             let advice = "Replace the GPU; attach nvidia-smi -q -d PAGE_RETIREMENT to the return.";
             look.find(
-                Finding::new(Grade::Failed, "pages-too-many", look.subject(), "Too many retired pages", Action::Replace)
-                    .compared(format!("at most {max} retired pages"), format!("{total} ({single} single-bit, {double} double-bit)"))
-                    .advise(advice),
+                Finding::new(
+                    Grade::Failed,
+                    "pages-too-many",
+                    look.subject(),
+                    "Too many retired pages",
+                    Action::Replace,
+                )
+                .compared(
+                    format!("at most {max} retired pages"),
+                    format!("{total} ({single} single-bit, {double} double-bit)"),
+                )
+                .advise(advice),
             );
         }
     }
@@ -139,7 +156,11 @@ fn judge_whatever_there_is(gpu: &Gpu, look: &mut Look<'_>) {
 }
 
 fn judge_flags(rows: RemappedRows, look: &mut Look<'_>) {
-    let count = format!("{} rows remapped ({} for uncorrectable errors)", rows.corr_rows.saturating_add(rows.unc_rows), rows.unc_rows);
+    let count = format!(
+        "{} rows remapped ({} for uncorrectable errors)",
+        rows.corr_rows.saturating_add(rows.unc_rows),
+        rows.unc_rows
+    );
     if rows.failure_occurred != 0 {
         look.find(
             Finding::new(Grade::Failed, "row-remap-failure", look.subject(), "Row remap failed", Action::Replace)
@@ -205,7 +226,10 @@ pub fn judge_recovery(reading: &Reading<u64>, look: &mut Look<'_>) {
     if let Some((words, action)) = recovery(number).filter(|(_, action)| !look.already_asks_for(*action)) {
         let advice = match action {
             Action::Reboot => "Reboot the host; run again.".to_owned(),
-            Action::Investigate => "Read nvidia-smi -q (GPU Recovery Action) with a driver's own tool of that version; reboot; run again.".to_owned(),
+            Action::Investigate => {
+                "Read nvidia-smi -q (GPU Recovery Action) with a driver's own tool of that version; reboot; run again."
+                    .to_owned()
+            }
             _ => format!("nvidia-smi -r -i {} on the drained host, or reboot; run again.", look.subject()),
         };
         look.find(

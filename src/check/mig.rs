@@ -74,7 +74,8 @@ fn word(mode: u32) -> &'static str {
 }
 
 fn wrong(code: &'static str, title: &str, wanted: u32, subject: Subject) -> Finding {
-    let advice = format!("nvidia-smi -i {subject} -mig {wanted}; nvidia-smi -r -i {subject} if it stays pending; run again.");
+    let advice =
+        format!("nvidia-smi -i {subject} -mig {wanted}; nvidia-smi -r -i {subject} if it stays pending; run again.");
     Finding::new(Grade::Failed, code, subject, title, Action::Configure)
         .compared(word(wanted), word(1 - wanted))
         .advise(&advice)
@@ -83,7 +84,10 @@ fn wrong(code: &'static str, title: &str, wanted: u32, subject: Subject) -> Find
 fn pending(mode: Mode, subject: Subject) -> Finding {
     let advice = format!("nvidia-smi -r -i {subject} on the drained host, or reboot; run again.");
     Finding::new(Grade::Failed, "mig-pending", subject, "MIG change pending", Action::ResetGpu)
-        .compared("no change of MIG mode pending", format!("{}, {} after the next reset", word(mode.current), word(mode.pending)))
+        .compared(
+            "no change of MIG mode pending",
+            format!("{}, {} after the next reset", word(mode.current), word(mode.pending)),
+        )
         .advise(&advice)
 }
 

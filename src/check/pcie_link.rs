@@ -78,7 +78,10 @@ impl PcieLink {
         } else if state >= NO_STATE {
             look.unread::<()>(
                 Finding::new(Grade::Undecided, "unreadable", look.subject(), "Link state unknown", Action::Investigate)
-                    .compared(format!("generation {} outside idle states", self.generation), format!("generation {generation}, P-state unknown"))
+                    .compared(
+                        format!("generation {} outside idle states", self.generation),
+                        format!("generation {generation}, P-state unknown"),
+                    )
                     .advise("Run again under load; if the P-state stays unknown, reboot."),
             );
         } else if state >= self.idle_states {
@@ -101,7 +104,11 @@ const NO_STATE: u32 = 32;
 
 /// The generation of a transfer rate, or 0: 2.5, 5, 8, 16, 32 and 64 GT/s (PCI Express Base Specification).
 fn generation_of(speed: f64) -> u32 {
-    [2.5, 5.0, 8.0, 16.0, 32.0, 64.0].iter().zip(1..).find(|(known, _)| **known == speed).map_or(0, |(_, generation)| generation)
+    [2.5, 5.0, 8.0, 16.0, 32.0, 64.0]
+        .iter()
+        .zip(1..)
+        .find(|(known, _)| **known == speed)
+        .map_or(0, |(_, generation)| generation)
 }
 
 /// The kernel's number must be NVML's. A machine whose sysfs has no such file is not doubted.

@@ -34,7 +34,8 @@ const FEWEST_SAMPLES: u32 = 3;
 
 fn at_least_three<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
     let samples = u32::deserialize(deserializer)?;
-    let wrong = || de::Error::custom(format!("samples = {samples} is too few: a state needs at least {FEWEST_SAMPLES}"));
+    let wrong =
+        || de::Error::custom(format!("samples = {samples} is too few: a state needs at least {FEWEST_SAMPLES}"));
     if samples < FEWEST_SAMPLES { Err(wrong()) } else { Ok(samples) }
 }
 
@@ -125,18 +126,30 @@ impl Power {
         look.measure(look.number("power-limit", set, "W").at_least(floor));
         look.measure(look.number("power-limit-enforced", enforced, "W").at_least(floor));
         if set.min(enforced) < floor {
-            let advice = format!("nvidia-smi -i {} -pl {wanted:.0}; if it is refused, the board, its power supply or the platform caps it; run again.", look.subject());
+            let advice = format!(
+                "nvidia-smi -i {} -pl {wanted:.0}; if it is refused, the board, its power supply or the platform caps it; run again.",
+                look.subject()
+            );
             look.find(
                 Finding::new(Grade::Failed, "power-limit-low", look.subject(), "Power limit low", Action::Configure)
                     .compared(format!("{wanted} W"), format!("{set} W set, {enforced} W enforced, default {default} W"))
                     .advise(&advice),
             );
         } else if (set - default).abs() > self.tolerance.map_or(0.0, Watts::number) {
-            let advice = format!("Somebody set this limit. nvidia-smi -i {} -pl {default:.0} brings the default back.", look.subject());
+            let advice = format!(
+                "Somebody set this limit. nvidia-smi -i {} -pl {default:.0} brings the default back.",
+                look.subject()
+            );
             look.find(
-                Finding::new(Grade::Warned, "power-limit-changed", look.subject(), "Power limit not the default", Action::Configure)
-                    .compared(format!("the default, {default} W"), format!("{set} W"))
-                    .advise(&advice),
+                Finding::new(
+                    Grade::Warned,
+                    "power-limit-changed",
+                    look.subject(),
+                    "Power limit not the default",
+                    Action::Configure,
+                )
+                .compared(format!("the default, {default} W"), format!("{set} W"))
+                .advise(&advice),
             );
         }
     }
@@ -162,9 +175,18 @@ impl Power {
         let wrong: Vec<&f64> = draws.iter().filter(implausible).collect();
         if let Some(draw) = wrong.first() {
             look.unread::<()>(
-                Finding::new(Grade::Undecided, "power-implausible", look.subject(), "Power draw implausible", Action::Investigate)
-                    .compared(format!("above 0 W and at most {}", self.draw_max), format!("{draw} W in {} of {} samples", wrong.len(), draws.len()))
-                    .advise("Power-cycle and run again; if it stays, the board's power sensor is broken: replace the GPU."),
+                Finding::new(
+                    Grade::Undecided,
+                    "power-implausible",
+                    look.subject(),
+                    "Power draw implausible",
+                    Action::Investigate,
+                )
+                .compared(
+                    format!("above 0 W and at most {}", self.draw_max),
+                    format!("{draw} W in {} of {} samples", wrong.len(), draws.len()),
+                )
+                .advise("Power-cycle and run again; if it stays, the board's power sensor is broken: replace the GPU."),
             );
         }
     }
@@ -177,7 +199,10 @@ impl Power {
         if let Some(grade) = grade_of(hot, samples.len()) {
             look.find(
                 Finding::new(grade, "too-hot", look.subject(), "GPU too hot", Action::Cool)
-                    .compared(format!("at most {}", self.temperature_max), format!("{hottest} C, above it in {hot} of {} samples", samples.len()))
+                    .compared(
+                        format!("at most {}", self.temperature_max),
+                        format!("{hottest} C, above it in {hot} of {} samples", samples.len()),
+                    )
                     .advise("Check fans, airflow or coolant and the inlet temperature; let it cool and run again."),
             );
         }
@@ -235,13 +260,16 @@ fn whole(samples: &[Sample]) -> Vec<(u32, u32, u64)> {
 /// The findings of everything in these samples that could not be read.
 fn unread<'a>(samples: &'a [Sample], look: &'a Look<'_>) -> impl Iterator<Item = Finding> + 'a {
     let subject = look.subject();
-    samples.iter().flat_map(move |sample| {
-        [
-            blame::require(&sample.draw, &subject, "power draw").err(),
-            blame::require(&sample.temperature, &subject, "temperature").err(),
-            blame::require(&sample.event_reasons, &subject, "clock event reasons").err(),
-        ]
-    }).flatten()
+    samples
+        .iter()
+        .flat_map(move |sample| {
+            [
+                blame::require(&sample.draw, &subject, "power draw").err(),
+                blame::require(&sample.temperature, &subject, "temperature").err(),
+                blame::require(&sample.event_reasons, &subject, "clock event reasons").err(),
+            ]
+        })
+        .flatten()
 }
 
 /// A sample by which the driver states a defect (lost, needs a reset) counts at once.

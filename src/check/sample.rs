@@ -19,7 +19,10 @@ pub fn host(count: u32) -> Snapshot {
             pci: (0..count).map(|index| (bus_id(index), function())).collect(),
             kernel: Kernel {
                 boot_id: Value("0b0b0b0b-0000-4000-8000-000000000001".to_owned()),
-                modules: Value(BTreeMap::from([("nvidia".to_owned(), Module { state: "Live".to_owned(), used_by: vec![] })])),
+                modules: Value(BTreeMap::from([(
+                    "nvidia".to_owned(),
+                    Module { state: "Live".to_owned(), used_by: vec![] },
+                )])),
                 ..Kernel::default()
             },
             driver: DriverFacts {
@@ -139,7 +142,11 @@ fn gpu(index: u32) -> Gpu {
         inforom_image: Value("G520.0200.00.05".to_owned()),
         inforom_valid: Value(true),
         minor: Value(index),
-        pci: Value(PciInfo { bus_id: format!("0000{}", bus_id(index)), pci_device_id: 0x2330_10de, pci_sub_system_id: 0 }),
+        pci: Value(PciInfo {
+            bus_id: format!("0000{}", bus_id(index)),
+            pci_device_id: 0x2330_10de,
+            pci_sub_system_id: 0,
+        }),
         link_generation: Value(5),
         link_width: Value(16),
         pcie_replays: Value(120),

@@ -13,7 +13,11 @@ pub fn fault(session: &SessionState) -> Option<Finding> {
         SessionState::Refused { path, reason } => refused(path, reason),
         SessionState::InitFailed { code, message } => {
             let finding = blame::unanswered(&Subject::host(), "nvmlInit", *code);
-            if message.is_empty() { finding } else { finding.compared("nvmlInit succeeds", format!("{code}: {message}")) }
+            if message.is_empty() {
+                finding
+            } else {
+                finding.compared("nvmlInit succeeds", format!("{code}: {message}"))
+            }
         }
         SessionState::Hung(wedge) => hung(wedge),
         SessionState::Died { question, how } => died(question, how),

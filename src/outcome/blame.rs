@@ -221,7 +221,8 @@ mod tests {
 
     #[test]
     fn only_a_stated_defect_accuses_the_machine() {
-        let accused: Vec<u32> = (0..31).chain([999]).chain(10_000..10_010).filter(|code| grade(Code(*code)).0 == Grade::Failed).collect();
+        let accused: Vec<u32> =
+            (0..31).chain([999]).chain(10_000..10_010).filter(|code| grade(Code(*code)).0 == Grade::Failed).collect();
         assert_eq!(accused, [8, 9, 11, 12, 14, 15, 16, 18]);
     }
 
@@ -256,7 +257,9 @@ mod tests {
     #[test]
     fn a_required_reading_has_no_way_around_its_value() {
         let subject = Subject::host();
-        let code = |reading: Reading<u32>| require(&reading, &subject, "it").map_err(|finding| finding.code.to_string()).copied();
+        let code = |reading: Reading<u32>| {
+            require(&reading, &subject, "it").map_err(|finding| finding.code.to_string()).copied()
+        };
         assert_eq!(code(Reading::Value(0)), Ok(0));
         assert_eq!(code(Reading::Unsupported), Err("unsupported".to_owned()));
         assert_eq!(code(Reading::Unasked), Err("not-asked".to_owned()));
@@ -266,7 +269,9 @@ mod tests {
     #[test]
     fn an_optional_reading_is_silent_only_where_there_is_nothing_to_read() {
         let subject = Subject::host();
-        for silent in [Reading::Unsupported, Reading::Failed(Code::FUNCTION_NOT_FOUND), Reading::Failed(Code::DEPRECATED)] {
+        for silent in
+            [Reading::Unsupported, Reading::Failed(Code::FUNCTION_NOT_FOUND), Reading::Failed(Code::DEPRECATED)]
+        {
             assert!(matches!(optional::<u32>(&silent, &subject, "it"), Ok(None)), "{silent:?}");
         }
         for loud in [Reading::Unasked, Reading::Failed(Code::UNKNOWN), Reading::Failed(Code::GPU_IS_LOST)] {
