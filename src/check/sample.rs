@@ -79,13 +79,11 @@ pub fn assert_outcome(outcome: &crate::outcome::Outcome, status: &str, findings:
 /// Asserts that with each of these readings gone, in every way in which it can go, `judge` ends
 /// undecided or failed and never passes.
 #[track_caller]
-pub fn assert_never_passes_unread<T: Clone>(
+pub fn assert_never_passes_unread<T: Clone + std::fmt::Debug>(
     name: &str,
     states: impl IntoIterator<Item = Reading<T>>,
     mut judge: impl FnMut(Reading<T>) -> crate::outcome::Outcome,
-) where
-    T: std::fmt::Debug,
-{
+) {
     for state in states {
         let outcome = judge(state.clone());
         assert_eq!(outcome.status().as_str(), "undecided", "{name} = {state:?}: {outcome:#?}");

@@ -22,6 +22,7 @@ pub fn unanswered(subject: &Subject, question: &str, code: Code) -> Finding {
 
 /// The value of a reading without which nothing can be decided, or the finding that says why
 /// there is none. "Not supported" is no value either: a class that knows better does not ask.
+#[expect(clippy::result_large_err, reason = "a finding is the answer here, not an exception")]
 pub fn require<'r, T>(reading: &'r Reading<T>, subject: &Subject, question: &str) -> Result<&'r T, Finding> {
     match reading {
         Reading::Value(value) => Ok(value),
@@ -33,6 +34,7 @@ pub fn require<'r, T>(reading: &'r Reading<T>, subject: &Subject, question: &str
 
 /// The value of a reading that not every machine offers: `None` where the machine says that it
 /// has no such thing, a finding where we could not find out.
+#[expect(clippy::result_large_err, reason = "a finding is the answer here, not an exception")]
 pub fn optional<'r, T>(reading: &'r Reading<T>, subject: &Subject, question: &str) -> Result<Option<&'r T>, Finding> {
     match reading {
         Reading::Unsupported => Ok(None),

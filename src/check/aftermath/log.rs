@@ -43,12 +43,11 @@ fn judge_extent(before: LogExtent, after: LogExtent, look: &mut Look<'_>) {
         );
     }
     if !before.complete {
+        // What was said before cannot be known any more; a site that accepts that waives it.
         look.find(
-            Finding::new(Grade::Warned, "log-incomplete", look.subject(), "Kernel log begins late", Action::Monitor)
+            Finding::new(Grade::Undecided, "log-lost", look.subject(), "Kernel log begins late", Action::Reboot)
                 .compared("the log since the start of the host", format!("it begins at record {}", before.first))
-                .advise(
-                    "Earlier driver messages are gone from the kernel's buffer; journalctl -k -b may still have them.",
-                ),
+                .advise("journalctl -k -b | grep -i xid may still have what is gone; reboot and run again, or waive log-lost for this host."),
         );
     }
 }
