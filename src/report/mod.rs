@@ -1,6 +1,7 @@
 //! What people and pipelines see of a run. Reporters listen to events and print; they never
 //! change what happens.
 
+pub mod checks;
 pub mod jsonl;
 pub mod live;
 pub mod plan;

@@ -1,0 +1,204 @@
+#![doc = include_str!("pcie_link.md")]
+
+use serde::Deserialize;
+
+use super::look::{Held, Look, each_gpu};
+use super::{Check, Context, session};
+use crate::facts::host::PciLink;
+use crate::facts::{Gpu, Snapshot};
+use crate::outcome::{Action, Finding, Grade, Outcome};
+use crate::reading::Reading;
+
+/// The link that a GPU of the class has.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PcieLink {
+    pub generation: u32,
+    /// Lanes.
+    pub width: u32,
+    /// The lowest P-state number from which on the generation is not measured.
+    pub idle_states: u32,
+}
+
+impl Check for PcieLink {
+    fn run(&self, context: &mut Context<'_>) -> Outcome {
+        self.judge(context.opening)
+    }
+}
+
+impl PcieLink {
+    /// Judges the link of each GPU.
+    pub fn judge(&self, facts: &Snapshot) -> Outcome {
+        if let Some(silent) = session::silent(facts) {
+            return silent;
+        }
+        let unlinked = PciLink::default();
+        let judgement = each_gpu(facts, |look, gpu| {
+            let function = gpu.bus_id().and_then(|bus_id| facts.host.pci.get(&bus_id));
+            self.judge_gpu(gpu, function.map_or(&unlinked, |function| &function.link), look);
+        });
+        judgement.close(&format!("x{} on every GPU, generation {} outside idle states", self.width, self.generation))
+    }
+
+    fn judge_gpu(&self, gpu: &Gpu, kernel: &PciLink, look: &mut Look<'_>) {
+        let width = look.require(&gpu.link_width, "PCIe link width").copied();
+        let generation = look.require(&gpu.link_generation, "PCIe link generation").copied();
+        let state = look.require(&gpu.performance_state, "performance state").copied();
+        if let Some(width) = width {
+            self.judge_width(width, generation, state, look);
+            disagreement("width", Some(width), &kernel.width, look);
+        }
+        if let (Some(generation), Some(state)) = (generation, state) {
+            self.judge_generation(generation, state, look);
+            let kernel = kernel.speed.as_ref().map(|speed| generation_of(*speed));
+            let measured = Some(generation).filter(|_| state < self.idle_states);
+            disagreement("generation", measured, &kernel, look);
+        }
+    }
+
+    fn judge_width(&self, width: u32, generation: Option<u32>, state: Option<u32>, look: &mut Look<'_>) {
+        look.measure(look.number("pcie-width", width.into(), "lanes").at_least(self.width.into()));
+        if width < self.width {
+            let generation = generation.map_or(String::new(), |generation| format!(" (generation {generation})"));
+            let state = state.map_or(String::new(), |state| format!(", in P{state}"));
+            look.find(
+                Finding::new(Grade::Failed, "link-narrow", look.subject(), "PCIe link narrow", Action::Reseat)
+                    .compared(format!("x{}", self.width), format!("x{width}{generation}{state}"))
+                    .advise("Power off; reseat the riser or module, look for a bent pin or dirt in the connector; run again."),
+            );
+        }
+    }
+
+    /// A generation that is reached is evidence in any state; one that is not is evidence only
+    /// in a state that keeps the link up.
+    fn judge_generation(&self, generation: u32, state: u32, look: &mut Look<'_>) {
+        let number = look.number("pcie-generation", generation.into(), "");
+        if generation >= self.generation {
+            look.measure(number.at_least(self.generation.into()));
+        } else if state >= NO_STATE {
+            look.unread::<()>(
+                Finding::new(Grade::Undecided, "unreadable", look.subject(), "Link state unknown", Action::Investigate)
+                    .compared(
+                        format!("generation {} outside idle states", self.generation),
+                        format!("generation {generation}, P-state unknown"),
+                    )
+                    .advise("Run again under load; if the P-state stays unknown, reboot."),
+            );
+        } else if state >= self.idle_states {
+            let mut number = number;
+            number.source = format!("not judged in P{state}");
+            look.measure(number);
+        } else {
+            look.measure(number.at_least(self.generation.into()));
+            look.find(
+                Finding::new(Grade::Failed, "link-slow", look.subject(), "PCIe link slow", Action::Reseat)
+                    .compared(format!("generation {}", self.generation), format!("generation {generation}, in P{state}"))
+                    .advise("Look for a PCIe speed limit in the firmware setup; power off, reseat the riser or module; run again."),
+            );
+        }
+    }
+}
+
+/// `NVML_PSTATE_UNKNOWN`.
+const NO_STATE: u32 = 32;
+
+/// The generation of a transfer rate, or 0: 2.5, 5, 8, 16, 32 and 64 GT/s (PCI Express Base Specification).
+fn generation_of(speed: f64) -> u32 {
+    [2.5, 5.0, 8.0, 16.0, 32.0, 64.0]
+        .iter()
+        .zip(1..)
+        .find(|(known, _)| **known == speed)
+        .map_or(0, |(_, generation)| generation)
+}
+
+/// The kernel's number must be NVML's. A machine whose sysfs has no such file is not doubted.
+fn disagreement(what: &str, nvml: Option<u32>, kernel: &Reading<u32>, look: &mut Look<'_>) {
+    let Some(kernel) = look.optional(kernel, &format!("PCIe link {what} in sysfs")).copied() else { return };
+    if let Some(nvml) = nvml.filter(|nvml| *nvml != kernel) {
+        look.unread::<()>(
+            Finding::new(Grade::Undecided, "link-disagrees", look.subject(), "PCIe link in doubt", Action::Investigate)
+                .compared("driver and kernel agree", format!("{what} {nvml} by NVML, {kernel} by sysfs"))
+                .advise("Run again; if it stays, lspci -vv -s ADDRESS tells the link's own registers."),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::check::sample::{self, assert_never_passes_unread, assert_outcome, unread, unread_optional};
+
+    const GPU: &str = "0000:1b:00.0";
+
+    fn check() -> PcieLink {
+        PcieLink { generation: 5, width: 16, idle_states: 3 }
+    }
+
+    /// A host whose NVML and sysfs agree on this link in this state.
+    fn link(generation: u32, width: u32, state: u32) -> Snapshot {
+        let mut facts = sample::host(1);
+        let gpu = &mut facts.gpus[0];
+        (gpu.link_generation, gpu.link_width, gpu.performance_state) =
+            (Reading::Value(generation), Reading::Value(width), Reading::Value(state));
+        let kernel = &mut facts.host.pci.get_mut(&sample::bus_id(0)).unwrap().link;
+        let speed = [0.0, 2.5, 5.0, 8.0, 16.0, 32.0, 64.0][generation as usize];
+        (kernel.speed, kernel.width) = (Reading::Value(speed), Reading::Value(width));
+        facts
+    }
+
+    #[test]
+    fn a_full_link_passes() {
+        assert_outcome(&check().judge(&link(5, 16, 0)), "passed", &[]);
+        assert_outcome(&check().judge(&link(6, 16, 0)), "passed", &[]);
+    }
+
+    #[test]
+    fn a_narrow_link_fails_in_any_state() {
+        for state in [0, 8] {
+            let outcome = check().judge(&link(5, 8, state));
+            assert_outcome(&outcome, "failed", &[("link-narrow", GPU)]);
+            assert_eq!(outcome.findings[0].found, format!("x8 (generation 5), in P{state}"));
+        }
+    }
+
+    #[test]
+    fn a_low_generation_fails_outside_idle_states_and_is_noted_inside() {
+        assert_outcome(&check().judge(&link(4, 16, 2)), "failed", &[("link-slow", GPU)]);
+        let idle = check().judge(&link(1, 16, 8));
+        assert_outcome(&idle, "passed", &[]);
+        assert!(idle.measurements.iter().any(|number| number.source == "not judged in P8" && number.floor.is_none()));
+        assert_outcome(&check().judge(&link(1, 16, 32)), "undecided", &[("unreadable", GPU)]);
+    }
+
+    #[test]
+    fn driver_and_kernel_that_disagree_leave_it_open() {
+        let mut facts = link(5, 16, 0);
+        facts.host.pci.get_mut(&sample::bus_id(0)).unwrap().link.width = Reading::Value(8);
+        assert_outcome(&check().judge(&facts), "undecided", &[("link-disagrees", GPU)]);
+        let mut facts = link(5, 16, 0);
+        facts.host.pci.get_mut(&sample::bus_id(0)).unwrap().link.speed = Reading::Value(16.0);
+        assert_outcome(&check().judge(&facts), "undecided", &[("link-disagrees", GPU)]);
+    }
+
+    #[test]
+    fn nothing_unread_and_no_empty_host_ever_passes() {
+        macro_rules! never {
+            ($field:ident) => {
+                assert_never_passes_unread(stringify!($field), unread(), |state| {
+                    let mut facts = sample::host(1);
+                    facts.gpus[0].$field = state;
+                    check().judge(&facts)
+                })
+            };
+        }
+        never!(link_width);
+        never!(link_generation);
+        never!(performance_state);
+        assert_never_passes_unread("sysfs width", unread_optional(), |state| {
+            let mut facts = sample::host(1);
+            facts.host.pci.get_mut(&sample::bus_id(0)).unwrap().link.width = state;
+            check().judge(&facts)
+        });
+        assert_outcome(&check().judge(&sample::host(0)), "undecided", &[]);
+    }
+}
