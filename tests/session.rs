@@ -1,7 +1,8 @@
 //! The driver session against libraries that answer, hang, crash and lie.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nodegate::facts::snapshot::{Library, SessionState};
@@ -22,15 +23,9 @@ impl Host {
         std::fs::create_dir_all(run.path().join("root/proc")).unwrap();
         let host = Host { run };
         host.modules("nvidia 1 0 - Live 0x0\n");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/session/stub.c");
-        let built = Command::new("cc")
-            .args(["-shared", "-fPIC", "-w", "-o"])
-            .arg(folder.join("libnvidia-ml.so.1"))
-            .args(faults.iter().map(|fault| format!("-D{fault}")))
-            .arg(source)
-            .status()
-            .unwrap();
-        assert!(built.success());
+        let defines: Vec<String> = faults.iter().map(|fault| format!("-D{fault}")).collect();
+        let options: Vec<&str> = ["-shared", "-fPIC"].into_iter().chain(defines.iter().map(String::as_str)).collect();
+        compile("stub.c", &host.library(), &options);
         host
     }
 
@@ -50,6 +45,45 @@ impl Host {
             ..Source::live()
         };
         Machine::open(source, Instant::now() + patience)
+    }
+}
+
+fn compile(source: &str, into: &Path, options: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/session").join(source);
+    let built = Command::new("cc").arg("-w").args(options).arg("-o").arg(into).arg(source).status().unwrap();
+    assert!(built.success());
+}
+
+/// A folder in which every access sleeps for ever, until this is dropped.
+struct Never {
+    folder: tempfile::TempDir,
+    server: Child,
+}
+
+impl Never {
+    /// Nothing where we may not mount.
+    fn mount() -> Option<Never> {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("server");
+        compile("never.c", &program, &[]);
+        let point = folder.path().join("never");
+        std::fs::create_dir(&point).unwrap();
+        let (input, output) = (Stdio::piped(), Stdio::piped());
+        let mut server = Command::new(program).arg(point).stdin(input).stdout(output).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(server.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said != "mounted\n" {
+            assert_eq!(server.wait().unwrap().code(), Some(77));
+            return None;
+        }
+        Some(Never { folder, server })
+    }
+}
+
+impl Drop for Never {
+    fn drop(&mut self) {
+        drop(self.server.stdin.take());
+        self.server.wait().unwrap();
     }
 }
 
@@ -115,6 +149,28 @@ fn a_question_that_hangs_is_named_and_everything_behind_it_is_not_asked() {
     let pulse = machine.pulse();
     assert!(before.elapsed() < Duration::from_secs(1));
     assert!(pulse.iter().all(|(_, answer)| *answer == Answer::refused(Code::WEDGED)));
+}
+
+#[test]
+fn a_child_in_uninterruptible_sleep_is_described_and_abandoned() {
+    let Some(never) = Never::mount() else {
+        eprintln!("not tested: mounting a file system needs root and /dev/fuse");
+        return;
+    };
+    let path = never.folder.path().join("never/file");
+    let host = Host::with(&[&format!("FAULT_PATH=\"{}\"", path.display())]);
+    let began = Instant::now();
+    let (machine, snapshot) = host.open(Duration::from_secs(2));
+    machine.close();
+    assert!(began.elapsed() < Duration::from_secs(7), "{:?}", began.elapsed());
+    let SessionState::Hung(wedge) = &snapshot.driver.session else { panic!("{:?}", snapshot.driver.session) };
+    assert_eq!(wedge.question, "nvmlDeviceGetTemperature(1,0)");
+    assert_eq!((wedge.process_state.as_str(), wedge.abandoned), ("D", true));
+    assert!(wedge.wait_channel.contains("fuse") || wedge.wait_channel.contains("request"), "{wedge:?}");
+    assert!(Path::new(&format!("/proc/{}", wedge.pid)).exists());
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", wedge.pid)).unwrap();
+    let held: Vec<String> = descriptors.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(held.iter().all(|descriptor| descriptor.parse::<u32>().unwrap() <= 3), "{held:?}");
 }
 
 #[test]

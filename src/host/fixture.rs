@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Source};
@@ -13,6 +14,8 @@ use crate::nvml;
 
 /// The simulated driver's file, as cargo builds it and a release ships it.
 const SIMULATED_DRIVER: &str = "libnodegate_driver.so";
+/// A folder in memory, on every Linux with a C library.
+const MEMORY: &str = "/dev/shm";
 /// Copying a recorded host takes milliseconds; a folder on a dead mount takes for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -71,7 +74,7 @@ pub fn prepare(fixture: &Path) -> Result<PreparedFixture, FixtureError> {
         return Err(FixtureError::NotAFolder { path });
     }
     let library = simulated_driver()?;
-    let temporary = std::env::temp_dir();
+    let temporary = copies_folder();
     let run = tempfile::Builder::new()
         .prefix("nodegate-")
         .tempdir_in(&temporary)
@@ -99,6 +102,18 @@ pub fn serve_prepare_job(job: PrepareJob) -> Result<(), String> {
         let cause = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
         printable(&format!("{error}{cause}"), 2000)
     })
+}
+
+/// Where the private copy goes: `TMPDIR` if it is set, else memory where a library may be
+/// loaded from there (a thousand small files cost some disks a second), else the temporary folder.
+fn copies_folder() -> PathBuf {
+    let memory = Path::new(MEMORY);
+    let may_execute = || statvfs(memory).is_ok_and(|mount| !mount.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    let may_write = || access(memory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    if std::env::var_os("TMPDIR").is_none() && may_execute() && may_write() {
+        return memory.to_owned();
+    }
+    std::env::temp_dir()
 }
 
 /// Beside the executable, where a release has it, or one directory up.
