@@ -4,3 +4,6 @@ pub mod columns;
 pub mod inventory;
 pub mod topology;
 pub mod topology_svg;
+
+#[cfg(test)]
+pub mod replay;
