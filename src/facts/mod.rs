@@ -6,7 +6,9 @@
 pub mod answer;
 pub mod gpu;
 pub mod host;
+pub mod redact;
 pub mod snapshot;
+pub mod topology;
 
 pub use answer::{Answer, Answers, Question};
 pub use gpu::Gpu;

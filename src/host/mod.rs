@@ -1,5 +1,6 @@
 //! The doorway to the machine: its root folder, its driver session, its processes and clock.
 
+pub mod capture;
 pub mod clock;
 pub mod fixture;
 pub mod kmsg;

@@ -125,7 +125,12 @@ impl Root {
 
     /// The path below the root folder with all links followed, with a leading slash.
     pub fn real_path(&self, path: &str) -> Reading<String> {
-        reading(self.resolve(path, true).map(|resolved| format!("/{resolved}")))
+        reading(self.resolve(path, true).and_then(|resolved| {
+            if fs::symlink_metadata(self.path.join(&resolved))?.is_dir() {
+                self.remember(&resolved, || Trace::Folder);
+            }
+            Ok(format!("/{resolved}"))
+        }))
     }
 
     /// Whether something stands at this path; it is not opened.
@@ -159,7 +164,7 @@ impl Root {
         let Some(recording) = &self.recording else { return };
         let mut recording = lock(recording);
         match (recording.get(resolved), trace()) {
-            (Some(Trace::File(_) | Trace::Link(_)), Trace::Presence | Trace::Folder) => {}
+            (Some(Trace::File(_) | Trace::Link(_) | Trace::Folder), Trace::Presence | Trace::Folder) => {}
             (_, trace) => {
                 recording.insert(resolved.to_owned(), trace);
             }

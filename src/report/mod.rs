@@ -2,12 +2,19 @@
 //! change what happens.
 
 pub mod checks;
+pub mod columns;
+pub mod inventory;
 pub mod jsonl;
 pub mod live;
 pub mod plan;
 pub mod screen;
 pub mod summary;
+pub mod topology;
+pub mod topology_svg;
 pub mod typeface;
+
+#[cfg(test)]
+pub mod replay;
 
 use crate::event::Event;
 
