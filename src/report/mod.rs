@@ -1,1 +1,3 @@
-//! Placeholder.
+//! What people see of a run and of its record.
+
+pub mod record;
