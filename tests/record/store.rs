@@ -69,10 +69,10 @@ fn beside_each_record_lie_its_bundle_and_the_documents_of_its_subjects() {
     let folder = tempfile::tempdir().unwrap();
     let stored = commit(folder.path());
     let beside = |extension: &str| fs::read(stored.path.with_extension(extension)).unwrap();
-    let verified = verify(&fs::read(&stored.path).unwrap(), &[stored.public_key.clone()]).unwrap();
+    let verified = verify(&fs::read(&stored.path).unwrap(), std::slice::from_ref(&stored.public_key)).unwrap();
     assert_eq!(Digest::of(&beside("host.json")), verified.host);
     assert_eq!(Digest::of(&beside("node.json")), verified.node);
-    assert_eq!(verify(&beside("sigstore.json"), &[stored.public_key.clone()]).unwrap(), verified);
+    assert_eq!(verify(&beside("sigstore.json"), std::slice::from_ref(&stored.public_key)).unwrap(), verified);
     assert_eq!(names(&folder.path().join("records")).len(), 4);
 }
 
@@ -100,10 +100,9 @@ fn setting_aside_that_was_cut_short_is_finished_by_the_next_run() {
     fs::rename(folder.path().join("records"), aside.join("records")).unwrap();
     fs::rename(folder.path().join("key.pem"), aside.join("key.pem")).unwrap();
     let clone = Documents::of(&sample::snapshot(sample::OTHER_SERIAL, &sample::GPUS));
-    // The next run makes `records` again before it looks, so the rest goes to a folder of its own.
     Store::for_host(folder.path(), &clone.host).unwrap().commit(sample::details(), &clone).unwrap();
     assert_eq!(own(folder.path()).len(), 1);
-    assert!(aside.join("key.pem").exists());
+    assert_eq!(names(&aside), ["key.pem", "key.pub", "records", "state.json"]);
 }
 
 #[test]
@@ -115,6 +114,9 @@ fn a_host_whose_serial_cannot_be_read_does_not_throw_its_history_away() {
     let error = Store::for_host(folder.path(), &Documents::of(&snapshot).host).unwrap_err().to_string();
     assert!(error.contains("boardSerial") && error.contains("root"), "{error}");
     assert_eq!(store::head(folder.path()).unwrap(), Some(1));
+    fs::remove_file(folder.path().join("state.json")).unwrap();
+    let error = Store::for_host(folder.path(), &Documents::of(&snapshot).host).unwrap_err().to_string();
+    assert!(error.contains("boardSerial"), "{error}");
 }
 
 #[test]
@@ -307,8 +309,12 @@ fn a_full_disk_leaves_no_half_of_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let test = std::env::current_exe().unwrap();
     let script = "trap '' XFSZ; ulimit -f 1; exec \"$0\" --exact store::child_on_a_full_disk --ignored --nocapture";
-    let output =
-        Command::new("bash").args(["-c", script]).arg(&test).env("NODEGATE_TEST_STATE", folder.path()).output().unwrap();
+    let output = Command::new("bash")
+        .args(["-c", script])
+        .arg(&test)
+        .env("NODEGATE_TEST_STATE", folder.path())
+        .output()
+        .unwrap();
     let words = super::tools::words(&output);
     assert!(output.status.success() && words.contains("child ended well"), "{words}");
     assert_eq!(commit(folder.path()).details.seq, 1);

@@ -39,7 +39,7 @@ impl Case {
         serde_json::from_slice(&self.stored.envelope).unwrap()
     }
 
-    /// The envelope with one letter of its payload changed, `accepted` to `bccepted`.
+    /// The envelope with one byte of its payload changed, the first of `Ubuntu`.
     fn forged(&self) -> Value {
         let mut envelope = self.envelope();
         let payload = String::from_utf8(STANDARD.decode(envelope["payload"].as_str().unwrap()).unwrap()).unwrap();
@@ -56,7 +56,9 @@ fn openssl_verify(case: &Case, algorithm: Algorithm, envelope: &Value) -> Output
     let (key, pae) = (case.public_key(), case.file("pae.bin", &encoding));
     let signature = case.file("record.sig", &text("/signatures/0/sig"));
     let arguments: &[&str] = match algorithm {
-        Algorithm::Ed25519 => &["pkeyutl", "-verify", "-pubin", "-inkey", &key, "-rawin", "-in", &pae, "-sigfile", &signature],
+        Algorithm::Ed25519 => {
+            &["pkeyutl", "-verify", "-pubin", "-inkey", &key, "-rawin", "-in", &pae, "-sigfile", &signature]
+        }
         Algorithm::P256 => &["dgst", "-sha256", "-verify", &key, "-signature", &signature, &pae],
     };
     tools::run(Path::new("openssl"), arguments)

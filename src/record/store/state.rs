@@ -72,39 +72,53 @@ pub fn claim(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result
         }
         other => other?,
     };
-    let key_path = folder.join(KEY);
-    let key = if key_path.symlink_metadata().is_ok() { Some(keyfile::read_private(&key_path)?) } else { None };
-    let why = match (state, key) {
-        (Some(state), _) if state.host != host.digest() => {
-            if !host.unread.is_empty() {
-                return Err(StoreError::Unread { path: folder.to_owned(), fields: host.unread.clone() });
-            }
-            Some((state.host, "belongs to another machine"))
-        }
-        (Some(state), Some(key)) if state.keyid == key.public_key().keyid() => {
+    let path = folder.join(KEY);
+    let key = if path.symlink_metadata().is_ok() { Some(keyfile::read_private(&path)?) } else { None };
+    let key = match whose(folder, state, key, host)? {
+        Whose::Ours(key, state) => {
             settle(folder, state, &key)?;
             return Ok((key, notices));
         }
-        (Some(state), Some(_)) => Some((state.host, "was made with another key than key.pem")),
-        (Some(state), None) if state.seq > 0 || state.intent.is_some() => Some((state.host, "has lost its key")),
-        (Some(_), None) => None,
-        (None, Some(key)) => match rebuild(folder, host, &key)? {
-            Some(state) => {
-                write(folder, &state)?;
-                return Ok((key, notices));
-            }
-            None => Some((Digest::of(key.public_key().keyid().as_bytes()), "is bound to no machine")),
-        },
-        (None, None) if shelf::run_ids(folder)?.is_empty() => None,
-        (None, None) => Some((Digest::of(b""), "has neither key nor state")),
+        Whose::Nobodys => fresh(folder, host, algorithm)?,
+        Whose::Others { digest, why } => {
+            let aside = set_aside(folder, digest)?;
+            notices.push(format!("the history in {} {why}: set aside in {}", folder.display(), aside.display()));
+            fresh(folder, host, algorithm)?
+        }
     };
-    if let Some((digest, why)) = why {
-        let aside = set_aside(folder, digest)?;
-        notices.push(format!("the history in {} {why}: set aside in {}", folder.display(), aside.display()));
-    }
-    let key = fresh(folder, host, algorithm)?;
     notices.push(format!("made a new key for this host: {}", key.public_key().keyid()));
     Ok((key, notices))
+}
+
+/// Whom the key and history of a folder belong to.
+enum Whose {
+    Ours(HostKey, State),
+    /// There is nothing in it yet.
+    Nobodys,
+    Others {
+        digest: Digest,
+        why: &'static str,
+    },
+}
+
+fn whose(folder: &Path, state: Option<State>, key: Option<HostKey>, host: &HostDocument) -> Result<Whose, StoreError> {
+    let others = |digest, why| Ok(Whose::Others { digest, why });
+    let unread = || Err(StoreError::Unread { path: folder.to_owned(), fields: host.unread.clone() });
+    match (state, key) {
+        (Some(state), _) if state.host != host.digest() && !host.unread.is_empty() => unread(),
+        (Some(state), _) if state.host != host.digest() => others(state.host, "belongs to another machine"),
+        (Some(state), Some(key)) if state.keyid == key.public_key().keyid() => Ok(Whose::Ours(key, state)),
+        (Some(state), Some(_)) => others(state.host, "was made with another key than key.pem"),
+        (Some(state), None) if state.seq > 0 || state.intent.is_some() => others(state.host, "has lost its key"),
+        (Some(_), None) => Ok(Whose::Nobodys),
+        (None, Some(key)) => match rebuild(folder, host, &key)? {
+            Some(state) => Ok(Whose::Ours(key, state)),
+            None if !host.unread.is_empty() => unread(),
+            None => others(Digest::of(key.public_key().keyid().as_bytes()), "is bound to no machine"),
+        },
+        (None, None) if shelf::run_ids(folder)?.is_empty() => Ok(Whose::Nobodys),
+        (None, None) => others(Digest::of(b""), "has neither key nor state"),
+    }
 }
 
 /// What a weak identity means, for people.
@@ -134,9 +148,13 @@ fn fresh(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<Hos
     Ok(key)
 }
 
-/// Finishes or undoes the commit that a killed run had begun.
+/// Finishes or undoes the commit that a killed run had begun, and writes the state down.
 fn settle(folder: &Path, mut state: State, key: &HostKey) -> Result<(), StoreError> {
-    let Some(run_id) = state.intent.take() else { return Ok(()) };
+    let Some(run_id) = state.intent.take() else {
+        // A state that was rebuilt is not on disk yet, or is there as a damaged file.
+        return if matches!(read(folder), Ok(Some(found)) if found == state) { Ok(()) } else { write(folder, &state) };
+    };
+    uuid::Uuid::parse_str(&run_id).map_err(|_| StoreError::RunId(printable(&run_id, 60)))?;
     let path = folder.join(RECORDS).join(format!("{run_id}.json"));
     let record = fs::read(&path).ok().and_then(|bytes| verify(&bytes, &[key.public_key().clone()]).ok());
     match record {
@@ -176,6 +194,8 @@ fn rebuild(folder: &Path, host: &HostDocument, key: &HostKey) -> Result<Option<S
 /// Moves key, state and records out of the way. `state.json` goes last, so that a run killed
 /// in between is continued by the next one, into the same folder.
 fn set_aside(folder: &Path, digest: Digest) -> Result<PathBuf, StoreError> {
+    // An empty folder of records has nothing to keep; one that is not empty stays by itself.
+    drop(fs::remove_dir(folder.join(RECORDS)));
     let entries: Vec<&str> =
         [RECORDS, PUBLIC_KEY, KEY, STATE].into_iter().filter(|name| folder.join(name).exists()).collect();
     let name = format!("foreign-{}", &digest.hex()[..8]);
