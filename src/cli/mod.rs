@@ -4,15 +4,17 @@ mod capture;
 mod checks;
 mod class;
 mod completions;
+mod input;
+mod interrupt;
 mod inventory;
 mod job;
 mod key;
+mod lock;
+mod place;
 mod plan;
 mod record;
 mod run;
-mod sign;
 mod site;
-mod source;
 mod status;
 mod terminal;
 mod topology;
@@ -25,7 +27,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::check::KINDS;
 use crate::exit::Ending;
+use crate::host::clock;
+use crate::record::identity::host_document;
+use crate::record::status::Live;
+use crate::report::screen;
 
 /// Decides, on evidence, whether a GPU host may take work.
 #[derive(Debug, Parser)]
@@ -48,31 +55,55 @@ Exit status: 0 accepted, 1 rejected, 2 undecided, 3 not delivered, 64 usage, 70 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the checks, decide, and write a signed record
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// Show what would run, with limits and their sources; runs nothing
-    Plan(plan::Arguments),
+    Plan(PlanArguments),
     /// Show what is in this host
-    Inventory(inventory::Arguments),
+    Inventory(inventory::Args),
     /// Show how GPUs, NICs and CPUs are connected
-    Topology(topology::Arguments),
+    Topology(topology::Args),
     /// Record this host as a fixture, with identities replaced
-    Capture(capture::Arguments),
+    Capture(capture::Args),
     /// List and explain the checks
-    Checks(checks::Arguments),
+    Checks(checks::ChecksArgs),
     /// List, show and check the classes of hosts
-    Class(class::Arguments),
+    Class(class::Args),
     /// Write, check and show the site file
-    Site(site::Arguments),
+    Site(site::Args),
     /// Show and list the records of this host
-    Record(record::Arguments),
+    Record(record::RecordArgs),
     /// Verify a record's signature
-    Verify(verify::Arguments),
+    Verify(verify::VerifyArgs),
     /// Make and show the signing key
-    Key(key::Arguments),
+    Key(key::KeyArgs),
     /// Say whether this host may take work, by its last record
-    Status(status::Arguments),
+    Status(StatusArguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate plan\n  nodegate plan --stage service --format json")]
+struct PlanArguments {
+    #[command(flatten)]
+    plan: plan::Args,
+    #[command(flatten)]
+    place: place::Place,
+    /// The state folder that a run would write to
+    #[arg(long, value_name = "DIR")]
+    state: Option<std::path::PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age 24h")]
+struct StatusArguments {
+    #[command(flatten)]
+    status: status::StatusArgs,
+    /// The class, suite and site that count now
+    #[command(flatten)]
+    selection: status::Present,
+    #[command(flatten)]
+    place: place::Place,
 }
 
 /// Why a subcommand could not do its work.
@@ -147,20 +178,58 @@ fn dispatch() -> Ending {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Ending, Failure> {
         match self {
-            Command::Run(arguments) => run::run(arguments, out),
-            Command::Plan(arguments) => plan::run(arguments, out),
-            Command::Inventory(arguments) => inventory::run(arguments, out),
-            Command::Topology(arguments) => topology::run(arguments, out),
-            Command::Capture(arguments) => capture::run(arguments, out),
-            Command::Checks(arguments) => checks::run(arguments, out),
-            Command::Class(arguments) => class::run(arguments, out),
-            Command::Site(arguments) => site::run(arguments, out),
-            Command::Record(arguments) => record::run(arguments, out),
-            Command::Verify(arguments) => verify::run(arguments, out),
-            Command::Key(arguments) => key::run(arguments, out),
-            Command::Status(arguments) => status::run(arguments, out),
+            Command::Run(arguments) => run::run(&arguments, out),
+            Command::Plan(arguments) => {
+                let around = arguments.place.surroundings(arguments.state.as_deref())?;
+                told(plan::run(&arguments.plan, &around, KINDS, out))
+            }
+            Command::Inventory(arguments) => told(inventory::run(arguments, out)),
+            Command::Topology(arguments) => told(topology::run(arguments, out)),
+            Command::Capture(arguments) => told(capture::run(arguments, out)),
+            Command::Checks(arguments) => told(checks::run(&arguments, out)),
+            Command::Class(arguments) => told(class::run(&arguments, KINDS, out)),
+            Command::Site(arguments) => told(site::run(&arguments, KINDS, out)),
+            Command::Record(arguments) => {
+                let typeface = terminal::typeface();
+                told(record::run(&arguments, |details| screen::render(details, typeface), out))
+            }
+            Command::Verify(arguments) => numbered(verify::run(&arguments, out)),
+            Command::Key(arguments) => told(key::run(&arguments, || host_document(&place::this_host()), out)),
+            Command::Status(arguments) => status(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
         }
+    }
+}
+
+/// Looks at the host as it is now and judges its records by it.
+fn status(arguments: &StatusArguments, out: &mut dyn Write) -> Result<Ending, Failure> {
+    let opened = arguments.place.open().map_err(Failure::Misused)?;
+    let selection = arguments.selection.selection();
+    let around = arguments.place.around(&opened.snapshot.host, arguments.status.state.as_deref())?;
+    let reference = selection.resolve(&around, KINDS).map_err(Failure::misused)?.plan.reference;
+    let live = Live::of(&opened.snapshot, reference.class.digest, reference.suite.digest, clock::now());
+    opened.machine.close();
+    numbered(status::run(&arguments.status, &live, out))
+}
+
+/// A subcommand that did its work or was misused; what the system refused is ours to report as broken.
+fn told(result: Result<(), Box<dyn Error>>) -> Result<Ending, Failure> {
+    result.map(|()| Ending::Accepted).map_err(blamed)
+}
+
+/// The same for subcommands that end with a number of their own.
+fn numbered(result: Result<u8, Box<dyn Error>>) -> Result<Ending, Failure> {
+    let number = result.map_err(blamed)?;
+    let ending = Ending::ALL.into_iter().find(|ending| ending.status() == number);
+    ending.ok_or_else(|| Failure::broken(format!("an ending without a name: {number}")))
+}
+
+/// Input and output that fail are not the caller's mistake; everything else names what was given.
+fn blamed(error: Box<dyn Error>) -> Failure {
+    if error.is::<std::io::Error>() || error.is::<crate::record::store::StoreError>() {
+        Failure::Broken(error)
+    } else {
+        Failure::Misused(error)
     }
 }
 

@@ -1,1 +1,24 @@
-//! Placeholder.
+//! The signed record of a run: statement, envelope, keys, state folder, verification, status.
+//!
+//! A record is an in-toto Statement v1 in a DSSE envelope, so that tools which are not ours
+//! verify it; `docs/records.md` shows how. Verification and [`status::judge`] are pure.
+
+pub mod bundle;
+pub mod dsse;
+mod durable;
+pub mod identity;
+pub mod keyfile;
+pub mod keys;
+pub mod public_key;
+pub mod statement;
+pub mod status;
+pub mod store;
+mod strict;
+pub mod verify;
+
+pub use identity::{Documents, HostDocument, NodeDocument};
+pub use keys::{Algorithm, EphemeralKey, HostKey, Signing};
+pub use public_key::PublicKey;
+pub use statement::{Statement, Unsigned};
+pub use store::{Store, StoreError, Stored};
+pub use verify::{Verified, VerifyError, verify};

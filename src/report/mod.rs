@@ -7,6 +7,7 @@ pub mod inventory;
 pub mod jsonl;
 pub mod live;
 pub mod plan;
+pub mod record;
 pub mod screen;
 pub mod summary;
 pub mod topology;

@@ -1,0 +1,159 @@
+//! `nodegate record`: the records that this host keeps.
+
+use std::error::Error;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use super::key::folder;
+use super::verify::read_record;
+use crate::predicate::Details;
+use crate::record::store::{self, Shelved};
+use crate::record::{keyfile, verify};
+use crate::report;
+
+/// The records that this host keeps.
+#[derive(Debug, clap::Args)]
+pub struct RecordArgs {
+    #[command(subcommand)]
+    pub command: RecordCommand,
+}
+
+#[derive(Debug, clap::Subcommand)]
+pub enum RecordCommand {
+    /// One line per record, newest first
+    List(ListArgs),
+    /// One record: the last one, one by run id (or its beginning), or a file
+    Show(ShowArgs),
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Runs on recordings, too
+    #[arg(long)]
+    pub simulated: bool,
+    /// The state folder
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+pub struct ShowArgs {
+    /// A run id, the beginning of one, or a file
+    #[arg(value_name = "ID|FILE")]
+    pub record: Option<String>,
+    #[arg(long, value_enum, default_value_t)]
+    pub format: RecordFormat,
+    /// The public key that a file must verify with; this host's if none is named
+    #[arg(long, value_name = "PUB")]
+    pub key: Option<PathBuf>,
+    /// The state folder
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum RecordFormat {
+    /// As at the end of the run
+    #[default]
+    Text,
+    /// The object predicate.nodegate
+    Json,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    #[error("no record in {0}: run `nodegate run` first")]
+    None(PathBuf),
+    #[error("no record `{wanted}` in {folder}: `nodegate record list` shows those that are there")]
+    Unknown { wanted: String, folder: PathBuf },
+    #[error("`{wanted}` begins {count} run ids: give more of it")]
+    Several { wanted: String, count: usize },
+    #[error("record {path} does not verify")]
+    Unverified {
+        path: PathBuf,
+        #[source]
+        source: crate::record::VerifyError,
+    },
+}
+
+/// Prints to `out`. `screen` draws the text form of one record.
+pub fn run(args: &RecordArgs, screen: impl Fn(&Details) -> String, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
+    match &args.command {
+        RecordCommand::List(list) => {
+            let folder = folder(list.state.as_deref())?;
+            Ok(print_list(&shelf(&folder, list.simulated)?, out)?)
+        }
+        RecordCommand::Show(show) => {
+            let details = find(show)?;
+            match show.format {
+                RecordFormat::Text => write!(out, "{}", screen(&details))?,
+                RecordFormat::Json => writeln!(out, "{}", serde_json::to_string_pretty(&details)?)?,
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The host's own records, then, where asked for, those of runs on recordings.
+fn shelf(folder: &Path, simulated: bool) -> Result<Vec<Shelved>, store::StoreError> {
+    let has_key = folder.join("key.pub").exists();
+    let mut shelf = if has_key { store::records(folder)? } else { Vec::new() };
+    if simulated {
+        shelf.extend(store::simulated_records(folder)?);
+    }
+    Ok(shelf)
+}
+
+fn print_list(shelf: &[Shelved], out: &mut dyn Write) -> io::Result<()> {
+    let verified = shelf.iter().filter_map(|shelved| shelved.record.as_ref().ok());
+    write!(out, "{}", report::record::list(verified.map(|record| &record.details)))?;
+    for shelved in shelf {
+        if let Err(error) = &shelved.record {
+            writeln!(out, "{} does not verify: {error}", shelved.path.display())?;
+        }
+    }
+    Ok(())
+}
+
+fn find(show: &ShowArgs) -> Result<Details, Box<dyn Error>> {
+    let folder = || folder(show.state.as_deref());
+    match &show.record {
+        Some(wanted) if Path::new(wanted).is_file() => {
+            let key = match &show.key {
+                Some(key) => keyfile::read_public(key)?,
+                None => store::public_key(&folder()?)?,
+            };
+            let path = PathBuf::from(wanted);
+            let verified = verify(&read_record(&path)?, &[key]);
+            Ok(verified.map_err(|source| RecordError::Unverified { path, source })?.details)
+        }
+        wanted => {
+            let folder = folder()?;
+            Ok(choose(shelf(&folder, true)?, wanted.as_deref(), &folder)?)
+        }
+    }
+}
+
+/// The record whose run id begins so; without a wish the newest of the host, then of recordings.
+fn choose(shelf: Vec<Shelved>, wanted: Option<&str>, folder: &Path) -> Result<Details, RecordError> {
+    let begins = |shelved: &Shelved| wanted.is_none_or(|wanted| shelved.run_id.starts_with(wanted));
+    let mut found: Vec<Shelved> = shelf.into_iter().filter(begins).collect();
+    match (found.len(), wanted) {
+        (0, None) => return Err(RecordError::None(folder.to_owned())),
+        (0, Some(wanted)) => {
+            return Err(RecordError::Unknown {
+                wanted: crate::ident::printable(wanted, 60),
+                folder: folder.to_owned(),
+            });
+        }
+        (count, Some(wanted)) if count > 1 => {
+            return Err(RecordError::Several { wanted: crate::ident::printable(wanted, 60), count });
+        }
+        _ => {}
+    }
+    let first = found.swap_remove(0);
+    match first.record {
+        Ok(verified) => Ok(verified.details),
+        Err(source) => Err(RecordError::Unverified { path: first.path, source }),
+    }
+}

@@ -1,0 +1,191 @@
+//! Verification: bytes and keys in, a verified record out. Nothing is read and nothing is asked.
+
+use serde_json::Value;
+
+use super::bundle::{self, Bundle};
+use super::dsse::{self, Envelope};
+use super::public_key::PublicKey;
+use super::statement::{PREDICATE_TYPE, Statement, TYPE, TestResult};
+use super::strict;
+use crate::decision::Decision;
+use crate::ident::{Digest, printable};
+use crate::predicate::{Details, SCHEMA};
+
+/// More signatures than anyone has countersigners; each costs us a verification per key.
+const MAXIMUM_SIGNATURES: usize = 16;
+
+/// A record whose signature verified. Everything in it comes from the signed bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verified {
+    pub details: Details,
+    pub statement: Statement,
+    /// The fingerprint of the key that verified, not the envelope's claim.
+    pub keyid: String,
+    /// SHA-256 of the payload: the record's name towards others, and the next record's `prev`.
+    pub payload: Digest,
+    /// SHA-256 of the subjects `host.json` and `node.json`.
+    pub host: Digest,
+    pub node: Digest,
+}
+
+/// Why bytes are not a record that these keys verify.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error("{bytes} bytes: a record has at most {}", dsse::MAXIMUM_BYTES)]
+    TooLarge { bytes: usize },
+    #[error("{what} is not plain JSON")]
+    Json {
+        what: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("neither a DSSE envelope nor a Sigstore bundle: {0}")]
+    Shape(String),
+    #[error("payload type `{found}`: a record has `{}`", dsse::PAYLOAD_TYPE)]
+    PayloadType { found: String },
+    #[error("{field} is not base64")]
+    Base64 {
+        field: &'static str,
+        #[source]
+        source: base64::DecodeError,
+    },
+    #[error("no signature")]
+    Unsigned,
+    #[error("{found} signatures: at most {MAXIMUM_SIGNATURES} are looked at")]
+    TooManySignatures { found: usize },
+    #[error("no key to verify with")]
+    NoKeys,
+    #[error("signed by {signers}, which is none of the given keys")]
+    UnknownSigner { signers: String },
+    #[error("the signature of {keyid} does not fit the payload: one of them was changed")]
+    BadSignature { keyid: String },
+    #[error("the signed payload is not a record: {0}")]
+    NotARecord(String),
+    #[error("record of schema {found}: this nodegate reads up to {SCHEMA}, use a newer one")]
+    NewerSchema { found: u64 },
+}
+
+impl VerifyError {
+    /// Whether the bytes are well formed and only the signature speaks against them.
+    pub fn is_about_the_signature(&self) -> bool {
+        matches!(self, VerifyError::Unsigned | VerifyError::UnknownSigner { .. } | VerifyError::BadSignature { .. })
+    }
+}
+
+/// Verifies a DSSE envelope or a Sigstore bundle with any of these keys.
+pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError> {
+    let envelope = read_envelope(bytes)?;
+    let payload = decode("payload", &envelope.payload)?;
+    let key = signer(&envelope, &payload, keys)?;
+    let statement = read_statement(&payload)?;
+    let subject = |name: &str| {
+        statement
+            .subject_digest(name)
+            .ok_or_else(|| VerifyError::NotARecord(format!("no subject `{name}` with a sha256 digest")))
+    };
+    Ok(Verified {
+        details: statement.predicate.nodegate.clone(),
+        keyid: key.keyid(),
+        payload: Digest::of(&payload),
+        host: subject("host.json")?,
+        node: subject("node.json")?,
+        statement,
+    })
+}
+
+/// The envelope in these bytes, be it alone or in a bundle. Nothing is verified.
+pub fn read_envelope(bytes: &[u8]) -> Result<Envelope, VerifyError> {
+    if bytes.len() > dsse::MAXIMUM_BYTES {
+        return Err(VerifyError::TooLarge { bytes: bytes.len() });
+    }
+    let value = strict::parse(bytes).map_err(|source| VerifyError::Json { what: "the record", source })?;
+    let envelope = if value.get("dsseEnvelope").is_some() || value.get("mediaType").is_some() {
+        from_bundle(value)?
+    } else {
+        serde_json::from_value(value).map_err(|error| shape(&error))?
+    };
+    if envelope.payload_type != dsse::PAYLOAD_TYPE {
+        return Err(VerifyError::PayloadType { found: printable(&envelope.payload_type, 80) });
+    }
+    Ok(envelope)
+}
+
+fn from_bundle(value: Value) -> Result<Envelope, VerifyError> {
+    if value.pointer("/verificationMaterial/certificate").is_some() {
+        return Err(VerifyError::Shape("the bundle is signed with a certificate, not with a key".to_owned()));
+    }
+    let bundle: Bundle = serde_json::from_value(value).map_err(|error| shape(&error))?;
+    if bundle.media_type != bundle::MEDIA_TYPE {
+        let found = printable(&bundle.media_type, 80);
+        return Err(VerifyError::Shape(format!("bundle of type `{found}`, expected `{}`", bundle::MEDIA_TYPE)));
+    }
+    if bundle.dsse_envelope.signatures.len() > 1 {
+        return Err(VerifyError::Shape("a bundle has exactly one signature".to_owned()));
+    }
+    let hint = &bundle.verification_material.public_key.hint;
+    if bundle.dsse_envelope.signatures.iter().any(|signature| signature.keyid != *hint) {
+        return Err(VerifyError::Shape("the bundle's key hint and the envelope's key id differ".to_owned()));
+    }
+    Ok(bundle.dsse_envelope)
+}
+
+/// The key that one of the signatures verifies with. The key id only chooses the words of the
+/// error: DSSE forbids to decide by it.
+fn signer<'a>(envelope: &Envelope, payload: &[u8], keys: &'a [PublicKey]) -> Result<&'a PublicKey, VerifyError> {
+    let signatures = &envelope.signatures;
+    match signatures.len() {
+        0 => return Err(VerifyError::Unsigned),
+        found if found > MAXIMUM_SIGNATURES => return Err(VerifyError::TooManySignatures { found }),
+        _ if keys.is_empty() => return Err(VerifyError::NoKeys),
+        _ => {}
+    }
+    let message = dsse::pre_authentication_encoding(&envelope.payload_type, payload);
+    for signature in signatures {
+        let bytes = decode("signature", &signature.sig)?;
+        if let Some(key) = keys.iter().find(|key| key.verifies(&message, &bytes)) {
+            return Ok(key);
+        }
+    }
+    let known = |keyid: &str| keys.iter().any(|key| key.keyid() == keyid);
+    match signatures.iter().find(|signature| known(&signature.keyid)) {
+        Some(signature) => Err(VerifyError::BadSignature { keyid: printable(&signature.keyid, 80) }),
+        None => {
+            let names = signatures.iter().take(3).map(|signature| match signature.keyid.as_str() {
+                "" => "an unnamed key".to_owned(),
+                keyid => printable(keyid, 80),
+            });
+            Err(VerifyError::UnknownSigner { signers: names.collect::<Vec<_>>().join(", ") })
+        }
+    }
+}
+
+/// Reads what was verified, the very bytes.
+fn read_statement(payload: &[u8]) -> Result<Statement, VerifyError> {
+    let not_a_record = |why: String| VerifyError::NotARecord(printable(&why, 300));
+    let value = strict::parse(payload).map_err(|source| VerifyError::Json { what: "the signed payload", source })?;
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("nothing").to_owned();
+    for (pointer, expected) in [("/_type", TYPE), ("/predicateType", PREDICATE_TYPE)] {
+        if text(pointer) != expected {
+            let name = &pointer[1..];
+            return Err(not_a_record(format!("{name} is `{}`, expected `{expected}`", text(pointer))));
+        }
+    }
+    let schema = value.pointer("/predicate/nodegate/schema").and_then(Value::as_u64);
+    if let Some(found) = schema.filter(|found| *found > u64::from(SCHEMA)) {
+        return Err(VerifyError::NewerSchema { found });
+    }
+    let statement: Statement = serde_json::from_value(value).map_err(|error| not_a_record(error.to_string()))?;
+    let accepted = statement.predicate.nodegate.decision == Decision::Accepted;
+    if accepted == (statement.predicate.result == TestResult::Failed) {
+        return Err(not_a_record("its result and its decision contradict each other".to_owned()));
+    }
+    Ok(statement)
+}
+
+fn decode(field: &'static str, text: &str) -> Result<Vec<u8>, VerifyError> {
+    dsse::decode_base64(text).map_err(|source| VerifyError::Base64 { field, source })
+}
+
+fn shape(error: &serde_json::Error) -> VerifyError {
+    VerifyError::Shape(printable(&error.to_string(), 200))
+}

@@ -1,0 +1,84 @@
+//! Kept records for people: one line each, and the short form of one.
+
+use crate::ident::printable;
+use crate::outcome::Status;
+use crate::predicate::Details;
+
+/// One line per record, under a heading.
+pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
+    let mut lines = vec![row("SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "CLASS", "RUN", "")];
+    lines.extend(records.map(|details| {
+        row(
+            &details.seq.to_string(),
+            &details.finished_at.chars().take(19).collect::<String>(),
+            details.decision.as_str(),
+            details.stage.as_str(),
+            details.level.as_str(),
+            details.plan.class.id.as_str(),
+            &details.run_id,
+            &marks(details).join(" "),
+        )
+    }));
+    lines.join("\n") + "\n"
+}
+
+/// A record in a few lines.
+pub fn summary(details: &Details) -> String {
+    let plan = &details.plan;
+    let mut lines = vec![format!(
+        "nodegate run · {} · class {} · stage {} · level {}",
+        printable(&details.host.hostname, 64),
+        plan.class.id,
+        details.stage,
+        details.level
+    )];
+    lines.push(String::new());
+    lines.extend(details.steps.iter().map(|step| {
+        format!("  {} {:<18} {}", mark(step.outcome.status()), step.id, printable(&step.outcome.cause, 56))
+    }));
+    lines.push(String::new());
+    lines.push(decision_line(details));
+    lines.push(format!("run     {}   seq {}   {}", details.run_id, details.seq, printable(&details.finished_at, 30)));
+    lines.join("\n") + "\n"
+}
+
+/// `ACCEPTED for stage rack at level quick, simulated`.
+pub fn decision_line(details: &Details) -> String {
+    let mut line =
+        format!("{} for stage {} at level {}", details.decision.as_str().to_uppercase(), details.stage, details.level);
+    marks(details).iter().for_each(|mark| line.push_str(&format!(", {mark}")));
+    if let Some(reason) = &details.reason {
+        line.push_str(&format!(": {}", printable(reason, 200)));
+    }
+    line
+}
+
+/// What makes a record say less than its decision.
+pub fn marks(details: &Details) -> Vec<&'static str> {
+    [
+        (details.simulated, "simulated"),
+        (details.overridden, "overridden"),
+        (details.partial, "partial"),
+        (!details.waivers.is_empty(), "waivers"),
+        (!details.overrides.is_empty(), "limits changed by the site"),
+    ]
+    .into_iter()
+    .filter_map(|(holds, mark)| holds.then_some(mark))
+    .collect()
+}
+
+#[expect(clippy::too_many_arguments, reason = "one text per column of one table")]
+fn row(seq: &str, at: &str, decision: &str, stage: &str, level: &str, class: &str, run: &str, marks: &str) -> String {
+    let line = format!("{seq:>5}  {at:<19}  {decision:<9}  {stage:<7}  {level:<8}  {class:<20}  {run:<36}  {marks}");
+    line.trim_end().to_owned()
+}
+
+fn mark(status: Status) -> char {
+    match status {
+        Status::Passed => '✓',
+        Status::Failed => '✗',
+        Status::Warned | Status::Waived => '!',
+        Status::Undecided => '?',
+        Status::Skipped | Status::Absent => '-',
+    }
+}
