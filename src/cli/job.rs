@@ -17,7 +17,10 @@ pub fn serve(name: &str) -> ExitCode {
     }
 }
 
-const JOBS: &[(&str, fn() -> ExitCode)] = &[
+/// Serves until the parent has no more requests.
+type Job = fn() -> ExitCode;
+
+const JOBS: &[(&str, Job)] = &[
     ("host", || serve_one(read::serve_host_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),

@@ -33,7 +33,7 @@ pub enum FixtureError {
     #[error("recorded host {path}: {message}")]
     Prepare { path: PathBuf, message: String },
     #[error("recorded host {path}: preparation")]
-    Broken { path: PathBuf, source: Broken },
+    Broken { path: PathBuf, source: Box<Broken> },
 }
 
 /// The private copy; it goes when this is dropped.
@@ -83,7 +83,7 @@ pub fn prepare(fixture: &Path) -> Result<PreparedFixture, FixtureError> {
     match isolate::call::<_, Result<(), String>>("prepare", &job, PATIENCE) {
         Ok(Ok(())) => Ok(PreparedFixture { run }),
         Ok(Err(message)) => Err(FixtureError::Prepare { path, message }),
-        Err(source) => Err(FixtureError::Broken { path, source }),
+        Err(broken) => Err(FixtureError::Broken { path, source: Box::new(broken) }),
     }
 }
 
