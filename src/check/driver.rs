@@ -65,7 +65,8 @@ impl Check for Driver {
 impl Driver {
     /// Judges the host's driver, and what of it is set for each GPU.
     pub fn judge(&self, facts: &Snapshot, origin: Origin) -> Outcome {
-        let gpus = facts.gpus_by_bus_id();
+        // A session that stopped half-way says nothing of the GPUs that is worth a finding each.
+        let gpus = if facts.driver.is_answering() { facts.gpus_by_bus_id() } else { BTreeMap::new() };
         let subjects = gpus.keys().map(|bus_id| Subject::gpu(*bus_id)).chain([Subject::host()]);
         let mut judgement = Judgement::expecting(subjects);
         let mut look = Look::at(&mut judgement, Subject::host());
@@ -450,6 +451,7 @@ mod tests {
                 facts.driver.cuda_library.as_mut().unwrap().resolved = "/x/libcuda.so.1".into();
             }
         };
+        after(version("535.54"), "passed", &[]);
         after(version("535.43.02"), "failed", &[("driver-too-old", "host")]);
         after(version("570.1"), "failed", &[("driver-denied", "host")]);
         after(|facts| facts.driver.cuda_version = Reading::Value(12_010), "failed", &[("cuda-too-old", "host")]);
@@ -485,7 +487,10 @@ mod tests {
 
     #[test]
     fn a_hang_or_a_crash_is_undecided() {
-        let hang = |facts: &mut Snapshot| facts.driver.session = SessionState::Hung(Default::default());
+        let hang = |facts: &mut Snapshot| {
+            facts.driver.session = SessionState::Hung(Default::default());
+            facts.gpus[0].persistence = Reading::Failed(Code::WEDGED);
+        };
         after(hang, "undecided", &[("driver-hung", "host")]);
         let die = |facts: &mut Snapshot| {
             facts.driver.session = SessionState::Died { question: "q".into(), how: "signal 11".into() };
