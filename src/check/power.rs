@@ -1,7 +1,5 @@
 #![doc = include_str!("power.md")]
 
-use std::time::{Duration, Instant};
-
 use serde::{Deserialize, Deserializer, de};
 
 use super::look::{Held, Look, each_gpu};
@@ -89,7 +87,7 @@ impl Power {
         let questions: Vec<Question> = gpus.iter().flat_map(|gpu| Sample::questions(*gpu)).collect();
         let mut rounds: Vec<Answers> = Vec::new();
         while !questions.is_empty() && (rounds.len() as u32) < 2 * self.samples {
-            if !rounds.is_empty() && !pause(self.interval.duration(), context.deadline) {
+            if !rounds.is_empty() && !clock::pause(self.interval.duration(), context.deadline) {
                 break;
             }
             rounds.push(context.machine.ask(&questions, context.deadline));
@@ -283,15 +281,6 @@ fn why_unread(samples: &[Sample], look: &Look<'_>) -> Finding {
             .compared(format!("at least {FEWEST_SAMPLES} samples"), samples.len())
             .advise("The step's time was over: give it more (timeout in the suite) and run again.")
     })
-}
-
-/// Waits for the next sample; false where that would pass the deadline.
-fn pause(interval: Duration, deadline: Instant) -> bool {
-    let in_time = Instant::now() + interval < deadline;
-    if in_time {
-        std::thread::sleep(interval);
-    }
-    in_time
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub struct RunLock {
 
 /// Takes the lock in this folder, or says who holds it.
 pub fn take(folder: &Path) -> Result<RunLock, Failure> {
-    let path = folder.join("lock");
+    let path = folder.join("run.lock");
     let wrong = |error: std::io::Error| Failure::broken(format!("run lock {}: {error}", path.display()));
     let mut file =
         OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
@@ -48,7 +48,7 @@ fn describe(path: &Path, holder: &str) -> String {
 
 fn process_name(pid: usize) -> Option<String> {
     let pid = Pid::from(pid);
-    let mut system = System::new();
+    let mut system = System::new().ok()?;
     system.refresh_processes_specifics(ProcessesToUpdate::Some(&[pid]), false, ProcessRefreshKind::nothing());
     system.process(pid).map(|process| crate::ident::printable(&process.name().to_string_lossy(), 40))
 }

@@ -1,19 +1,23 @@
 //! `nodegate run`: judge a host, decide, and write the signed record.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Failure, interrupt, lock, planning, sign, source, terminal};
-use crate::decision::Decision;
+use super::place::{self, Place};
+use super::plan::{Resolved, Selection};
+use super::{Failure, interrupt, lock, terminal};
+use crate::check::KINDS;
 use crate::event::Event;
 use crate::exit::Ending;
-use crate::facts::Snapshot;
+use crate::facts::{HostFacts, Snapshot};
 use crate::gate::{self, Account};
-use crate::host::{Machine, Origin, clock};
+use crate::host::{Machine, Origin, Source, clock, machine};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
-use crate::predicate::{Agent, Details, Operator};
+use crate::predicate::{Agent, Operator};
+use crate::record::identity::{Documents, host_document};
+use crate::record::store::{Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
 use crate::report::{Reporter, summary};
@@ -23,9 +27,9 @@ use crate::units::Seconds;
 #[command(after_help = EXAMPLES)]
 pub struct Arguments {
     #[command(flatten)]
-    pub planning: planning::Arguments,
+    pub selection: Selection,
     #[command(flatten)]
-    pub source: source::Arguments,
+    pub place: Place,
     /// Wait up to this long for a host that is still coming up, e.g. "10 min"
     #[arg(long, value_name = "DURATION")]
     pub wait_ready: Option<Seconds>,
@@ -67,80 +71,111 @@ pub enum Format {
     Jsonl,
 }
 
-/// Prints nothing: the JSON comes at the end.
-struct Silent;
-
-impl Reporter for Silent {
-    fn hear(&mut self, _event: &Event) {}
-}
-
-pub fn run(arguments: Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
+pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
     interrupt::install()?;
     let started_at = clock::utc_now();
-    let chosen = arguments.planning.load(arguments.source.fixture.as_deref())?;
-    let state = sign::State::open(arguments.state.clone(), arguments.source.origin())?;
-    let _lock = lock::take(state.folder())?;
-    let opened = arguments.source.open()?;
+    let prepared = arguments.place.prepare().map_err(Failure::Misused)?;
+    // The host without its driver decides the class and whose state this is, before anything is run.
+    let (host, _) = machine::host_facts(&prepared.source, Instant::now() + place::PATIENCE);
+    let around = arguments.place.around(&host, arguments.state.as_deref())?;
+    let Resolved { mut plan, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
+    distrust_environment(&mut plan);
+    let store = open_store(&around.state, prepared.source.origin, &host)?;
+    let _lock = lock::take(store.folder())?;
 
-    let typeface = terminal::typeface();
-    let mut silent = Silent;
-    let mut lines;
-    let mut live;
-    let reporter: &mut dyn Reporter = match arguments.format {
-        Format::Json => &mut silent,
-        Format::Jsonl => {
-            lines = JsonLines::new(&mut *out);
-            &mut lines
-        }
-        Format::Text => {
-            live = Live::new(&mut *out, typeface, terminal::draws_progress());
-            &mut live
-        }
-    };
-
-    let (mut machine, opening) = ready(&opened.source, arguments.wait_ready, reporter);
-    let mut plan = chosen.resolve(&opening.host)?;
+    let mut reporter = Output::new(arguments.format, out);
+    let (mut machine, opening) = ready(&prepared.source, arguments.wait_ready, &mut reporter);
     let run_id = uuid::Uuid::now_v7().to_string();
-    let notices = notices(&plan, &opening, opened.source.origin);
-    announce(&plan, &opening, &run_id, &started_at, &notices, reporter);
-
+    let notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
+    announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
     let verdict =
         gate::run(&mut plan, &mut machine, &opening, &interrupt::interrupted, &mut |event| reporter.hear(event));
-    let boot_ids = machine.boot_ids();
+    let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
     machine.close();
+
     let account = Account {
         run_id,
         agent: agent()?,
-        origin: opened.source.origin,
-        operator: operator(&arguments),
+        origin: prepared.source.origin,
+        operator: operator(arguments),
         started_at,
-        boot_ids,
+        boot_ids: boot_ids.into_iter().flatten().map(|id| printable(id.trim(), 40)).collect(),
         notices,
     };
     let details = gate::account(&plan, &opening, verdict, account);
-    let kept = state.keep(details, &opening, arguments.record.as_deref())?;
-    reporter.hear(&Event::RunEnded { details: Box::new(kept.details.clone()) });
-    finish(&arguments, &kept, out)
+    let stored = store.commit(details, &Documents::of(&opening)).map_err(Failure::broken)?;
+    if let Some(path) = &arguments.record {
+        stored.copy_to(path).map_err(Failure::broken)?;
+    }
+    reporter.hear(&Event::RunEnded { details: Box::new(stored.details.clone()) });
+    finish(arguments, &stored, out)
+}
+
+/// The reporter that `--format` asks for.
+enum Output<'a> {
+    /// The JSON comes at the end.
+    Silent,
+    Lines(JsonLines<'a>),
+    Live(Box<Live<'a>>),
+}
+
+impl<'a> Output<'a> {
+    fn new(format: Format, out: &'a mut dyn Write) -> Self {
+        match format {
+            Format::Json => Output::Silent,
+            Format::Jsonl => Output::Lines(JsonLines::new(out)),
+            Format::Text => Output::Live(Box::new(Live::new(out, terminal::typeface(), terminal::draws_progress()))),
+        }
+    }
+}
+
+impl Reporter for Output<'_> {
+    fn hear(&mut self, event: &Event) {
+        match self {
+            Output::Silent => {}
+            Output::Lines(lines) => lines.hear(event),
+            Output::Live(live) => live.hear(event),
+        }
+    }
+}
+
+/// The state folder: the host's own key and chain, or a throw-away key for a recording.
+fn open_store(folder: &Path, origin: Origin, host: &HostFacts) -> Result<Store, Failure> {
+    match origin {
+        Origin::Simulated => Store::for_recording(folder),
+        Origin::Live | Origin::Overridden => Store::for_host(folder, &host_document(host)),
+    }
+    .map_err(Failure::broken)
+}
+
+/// Variables of the caller that bend what we or the GPUs' users see. Our children start without
+/// any; but a run that was started in a bent view is not one to accept a host by.
+const BENDING: [&str; 3] = ["LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES"];
+
+#[expect(clippy::disallowed_methods, reason = "the edge reads the environment")]
+fn distrust_environment(plan: &mut Plan) {
+    let set = BENDING.iter().filter(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()));
+    let names: Vec<&str> = set.copied().collect();
+    if !names.is_empty() {
+        plan.can_accept = false;
+        plan.cannot_accept_because =
+            Some(format!("{} set in the caller's environment: unset it and run again", names.join(" and ")));
+    }
 }
 
 /// Opens the machine; with `--wait-ready`, again and again until it is up or the time is over.
-fn ready(
-    source: &crate::host::Source,
-    patience: Option<Seconds>,
-    reporter: &mut dyn Reporter,
-) -> (Machine, Snapshot) {
+fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter) -> (Machine, Snapshot) {
     let until = Instant::now() + patience.map_or(Duration::ZERO, Seconds::duration);
     let mut attempt = 1;
     loop {
-        let (machine, opening) = Machine::open(source.clone(), Instant::now() + source::PATIENCE);
+        let (machine, opening) = Machine::open(source.clone(), Instant::now() + place::PATIENCE);
         let Some(reason) = gate::not_ready_yet(&opening) else { return (machine, opening) };
-        if Instant::now() + RETRY >= until || interrupt::interrupted() {
+        if !clock::pause(RETRY, until) {
             return (machine, opening);
         }
         machine.close();
         reporter.hear(&Event::Waiting { reason, attempt });
         attempt += 1;
-        clock::pause(RETRY, &interrupt::interrupted);
     }
 }
 
@@ -170,17 +205,15 @@ fn announce(
     }
 }
 
-/// What a person should know before the first step: one line on privileges, and the plan's own.
-fn notices(plan: &Plan, opening: &Snapshot, origin: Origin) -> Vec<String> {
+/// What a person should know before the first step.
+fn notices(plan: &Plan, opening: &Snapshot, lacking: &[String], origin: Origin, store: &Store) -> Vec<String> {
     let mut notices = Vec::new();
     if origin == Origin::Simulated {
-        notices.push("this is a recorded host with a simulated driver; its record is signed with a throw-away key".to_owned());
+        notices.push("a recorded host with a simulated driver; its record is signed with a throw-away key".to_owned());
     }
-    notices.extend(plan.notices.iter().cloned());
-    if origin != Origin::Simulated && !rustix::process::geteuid().is_root() {
-        notices.push("not root: SRAM error counters, the kernel log and serial numbers may not be readable".to_owned());
+    for more in [&plan.notices[..], lacking, store.notices(), &opening.warnings] {
+        notices.extend(more.iter().map(|text| printable(text, 300)));
     }
-    notices.extend(opening.warnings.iter().cloned());
     notices
 }
 
@@ -196,20 +229,19 @@ fn agent() -> Result<Agent, Failure> {
     Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest: Digest::of(&bytes) })
 }
 
-fn finish(arguments: &Arguments, kept: &sign::Kept, out: &mut dyn Write) -> Result<Ending, Failure> {
-    let details: &Details = &kept.details;
+fn finish(arguments: &Arguments, stored: &Stored, out: &mut dyn Write) -> Result<Ending, Failure> {
     match arguments.format {
-        Format::Text => writeln!(out, "{}", kept.describe()).map_err(Failure::broken)?,
+        Format::Text => {
+            let (path, keyid, seq) = (stored.path.display(), &stored.keyid, stored.details.seq);
+            writeln!(out, "record  {path}\nsigned  {keyid}  seq {seq}").map_err(Failure::broken)?;
+        }
         Format::Json => {
-            let json = serde_json::to_string_pretty(details).map_err(Failure::broken)?;
+            let json = serde_json::to_string_pretty(&stored.details).map_err(Failure::broken)?;
             writeln!(out, "{json}").map_err(Failure::broken)?;
         }
         Format::Jsonl => {}
     }
     // Standard error may be closed; the exit status still says it.
-    let _closed = writeln!(std::io::stderr(), "{}", summary::line(details, Some(kept.payload_digest)));
-    Ok(match details.decision {
-        Decision::Accepted => Ending::Accepted,
-        decision => decision.into(),
-    })
+    let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload)));
+    Ok(stored.details.decision.into())
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::key::folder;
+use super::plan::Selection;
 use crate::decision::{Level, Stage};
 use crate::record::status::{Live, Reason, Refusal, Standing, Wanted, judge};
 use crate::record::{Verified, store};
@@ -33,6 +34,34 @@ pub struct StatusArgs {
     /// The state folder
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+}
+
+/// The class, suite and site that count now.
+#[derive(Debug, clap::Args)]
+pub struct Present {
+    /// The kind of host: a class by name or file, or by the GPUs on the PCI bus
+    #[arg(long, value_name = "auto|ID|FILE", default_value = "auto")]
+    pub class: String,
+    /// A suite of your own
+    #[arg(long, value_name = "FILE")]
+    pub suite: Option<PathBuf>,
+    /// The site file
+    #[arg(long, value_name = "FILE")]
+    pub site: Option<PathBuf>,
+}
+
+impl Present {
+    pub fn selection(&self) -> Selection {
+        Selection {
+            class: self.class.clone(),
+            suite: self.suite.clone(),
+            stage: None,
+            level: Level::Quick,
+            only: Vec::new(),
+            skip: Vec::new(),
+            site: self.site.clone(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]

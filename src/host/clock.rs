@@ -1,5 +1,7 @@
 //! The clocks that a run stamps with: the kernel log's own, and the one for people.
 
+use std::time::{Duration, Instant};
+
 use rustix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC in microseconds: the clock of `/dev/kmsg`.
@@ -12,6 +14,35 @@ pub fn monotonic_microseconds() -> u64 {
 pub fn utc_now() -> String {
     format!("{:.3}", jiff::Timestamp::now())
 }
+
+/// The wall clock.
+pub fn now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// The day in UTC, by which waivers end.
+pub fn today() -> jiff::civil::Date {
+    jiff::tz::TimeZone::UTC.to_datetime(now()).date()
+}
+
+/// Waits this long, less where the run is to end. False if it was cut short or would have passed
+/// the deadline: then nothing was waited for.
+pub fn pause(time: Duration, deadline: Instant) -> bool {
+    let end = Instant::now() + time;
+    if end >= deadline {
+        return false;
+    }
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() || crate::isolate::interrupted() {
+            return left.is_zero();
+        }
+        std::thread::sleep(left.min(GLANCE));
+    }
+}
+
+/// How often a pause looks whether the run is to end.
+const GLANCE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

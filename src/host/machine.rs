@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
+use super::root::Root;
 use super::session::{Opening, Session};
 use super::{Origin, Source};
 use crate::facts::snapshot::{DriverSession, Pair, SessionState, Wedge};
@@ -24,6 +25,8 @@ const PULSE_PATIENCE: Duration = Duration::from_secs(20);
 const MOST_GPUS: u32 = 128;
 /// Pairs are asked of hosts with at most this many GPUs (240 ordered pairs).
 const MOST_PAIRED: u32 = 16;
+/// A fresh one at every boot.
+const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// Kernel modules that bring a driver for NVML: the discrete GPUs', and Tegra's.
 const MODULES: [&str; 2] = ["nvidia", "nvgpu"];
 /// The paravirtual GPU of WSL, whose driver is no module of its own.
@@ -88,18 +91,16 @@ impl Machine {
         self.session.close()
     }
 
+    /// The boot that we are in now, if the kernel says. A plain file of the kernel's own memory:
+    /// reading it cannot hang.
+    pub fn boot_id(&self) -> Option<String> {
+        Root::new(&self.source.root).read_text(BOOT_ID).value().map(|text| printable(text.trim(), 40))
+    }
+
     fn host_facts(&mut self, deadline: Instant) -> HostFacts {
-        let left = deadline.saturating_duration_since(Instant::now()).min(HOST_PATIENCE);
-        let read: Result<Result<HostFacts, String>, _> =
-            isolate::call("host", &json!({ "root": self.source.root }), left);
-        let problem = match read {
-            Ok(Ok(host)) => return host,
-            Ok(Err(message)) => message,
-            Err(broken) => format!("{broken}"),
-        };
-        self.warnings.push(format!("host facts could not be read: {}", printable(&problem, 300)));
-        // Every reading of it is `Unasked`, which no check takes for good.
-        HostFacts::default()
+        let (host, problem) = host_facts(&self.source, deadline);
+        self.warnings.extend(problem);
+        host
     }
 
     fn opening(&self, host: &HostFacts) -> Opening {
@@ -140,6 +141,19 @@ impl Machine {
             warnings: std::mem::take(&mut self.warnings),
         }
     }
+}
+
+/// The facts of a host without its driver, read in a child; and what went wrong, if so. Every
+/// reading of a host that could not be read is `Unasked`, which no check takes for good.
+pub fn host_facts(source: &Source, deadline: Instant) -> (HostFacts, Option<String>) {
+    let left = deadline.saturating_duration_since(Instant::now()).min(HOST_PATIENCE);
+    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": source.root }), left);
+    let problem = match read {
+        Ok(Ok(host)) => return (host, None),
+        Ok(Err(message)) => message,
+        Err(broken) => broken.to_string(),
+    };
+    (HostFacts::default(), Some(format!("host facts could not be read: {}", printable(&problem, 300))))
 }
 
 /// Whether the kernel has a driver for the library to talk to. Where the list of modules could

@@ -5,7 +5,7 @@ pub mod clock;
 pub mod fixture;
 pub mod kmsg;
 pub mod library;
-mod machine;
+pub mod machine;
 pub mod read;
 pub mod root;
 pub mod session;

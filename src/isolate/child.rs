@@ -23,6 +23,8 @@ pub type Line = Result<String, Broken>;
 /// How long a child that has nothing more to do may take to leave. A driver without
 /// persistence mode puts its GPUs to sleep meanwhile; no answer depends on it.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(2);
+/// How often a wait looks whether the run is to end: a signal may come just before the wait begins.
+const GLANCE: Duration = Duration::from_millis(200);
 /// How long a child that closed its stdout may take to be gone.
 const DYING_PATIENCE: Duration = Duration::from_millis(500);
 
@@ -103,7 +105,7 @@ impl Child {
                 return Err(self.died());
             }
             if !self.wait(deadline) {
-                return Err(self.hung());
+                return Err(if super::interrupted() { self.given_up() } else { self.hung() });
             }
             if let Err(detail) = self.read() {
                 self.kill();
@@ -146,14 +148,13 @@ impl Child {
         let to_write = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
         pipes.extend(to_write.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
         loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let left = deadline.saturating_duration_since(Instant::now()).min(GLANCE);
+            if left.is_zero() || super::interrupted() {
                 return false;
             }
             let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };
             match poll(&mut pipes, Some(&timeout)) {
-                Ok(0) => return false,
-                Err(Errno::INTR) => {}
+                Ok(0) | Err(Errno::INTR) => {}
                 // Any other error shows itself again in the read.
                 Ok(_) | Err(_) => return true,
             }
@@ -221,6 +222,12 @@ impl Child {
             return Broken::Died { how: "had ended before".to_owned() };
         };
         Broken::Hung(end::end_hung(&mut process, waited))
+    }
+
+    /// The run is to end: the child did nothing wrong, but nobody waits for it any more.
+    fn given_up(&mut self) -> Broken {
+        self.kill();
+        Broken::Died { how: "was stopped, because the run was interrupted".to_owned() }
     }
 
     fn kill(&mut self) {

@@ -9,6 +9,7 @@
 mod child;
 mod dialogue;
 mod end;
+mod interrupt;
 mod lines;
 
 use std::io;
@@ -20,6 +21,7 @@ use serde::de::DeserializeOwned;
 
 pub use child::{Child, Line};
 pub use dialogue::{Dialogue, serve_one};
+pub use interrupt::{interrupt_flag, interrupted};
 
 use crate::facts::snapshot::Wedge;
 use crate::ident::printable;

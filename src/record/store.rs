@@ -151,6 +151,11 @@ impl Store {
         Ok(Store { folder: simulated, signing, host: None, notices: Vec::new() })
     }
 
+    /// Where this store writes: the state folder, or its sub-folder for recordings.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub fn public_key(&self) -> &PublicKey {
         self.signing.public_key()
     }
