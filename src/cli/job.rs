@@ -17,11 +17,9 @@ pub fn serve(name: &str) -> ExitCode {
     }
 }
 
-/// Serves until the parent has no more requests.
-type Job = fn() -> ExitCode;
-
-const JOBS: &[(&str, Job)] = &[
+const JOBS: &[(&str, fn() -> ExitCode)] = &[
     ("host", || serve_one(read::serve_host_job)),
+    ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),
 ];

@@ -10,7 +10,7 @@ use crate::check::Kind;
 use crate::decision::{Level, Stage};
 use crate::ident::PciModel;
 use crate::plan::class::{self, Wish};
-use crate::plan::site::{self, Site};
+use crate::plan::site;
 use crate::plan::{Inputs, Plan, Problems, suite};
 use crate::report::plan::{self as report, Footprint};
 
@@ -80,7 +80,6 @@ pub struct Surroundings {
 #[derive(Debug)]
 pub struct Resolved {
     pub plan: Plan,
-    pub site: Option<Site>,
     /// The class's title.
     pub title: String,
 }
@@ -118,7 +117,7 @@ impl Selection {
             today: around.today,
         };
         let plan = Plan::resolve(&inputs, kinds)?;
-        Ok(Resolved { plan, site, title: choice.class.title })
+        Ok(Resolved { plan, title: choice.class.title })
     }
 
     /// `--class`: what looks like a path is one.

@@ -14,9 +14,6 @@ pub mod topology;
 pub mod topology_svg;
 pub mod typeface;
 
-#[cfg(test)]
-pub mod replay;
-
 use crate::event::Event;
 
 /// Listens to a run.
