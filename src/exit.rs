@@ -24,14 +24,8 @@ pub enum Ending {
 
 impl Ending {
     /// Every ending, in the order of its number.
-    pub const ALL: [Ending; 6] = [
-        Ending::Accepted,
-        Ending::Rejected,
-        Ending::Undecided,
-        Ending::Undelivered,
-        Ending::Misused,
-        Ending::Broken,
-    ];
+    pub const ALL: [Ending; 6] =
+        [Ending::Accepted, Ending::Rejected, Ending::Undecided, Ending::Undelivered, Ending::Misused, Ending::Broken];
 
     /// The process's exit status. 64 and 70 are `sysexits.h`'s EX_USAGE and EX_SOFTWARE.
     pub const fn status(self) -> u8 {

@@ -28,7 +28,10 @@ fn a_bare_machine_is_rejected_at_once_and_says_what_is_missing() {
     assert!(screen.contains("Install"), "{screen}");
     assert!(record_of(state.path()).exists());
     let last = String::from_utf8_lossy(&output.stderr);
-    assert!(last.lines().last().unwrap().starts_with("nodegate: rejected stage=rack level=quick class=generic"), "{last}");
+    assert!(
+        last.lines().last().unwrap().starts_with("nodegate: rejected stage=rack level=quick class=generic"),
+        "{last}"
+    );
 }
 
 /// Runs with the real libraries laid over the library folder, in a mount namespace, as an ordinary user:

@@ -60,9 +60,18 @@ fn killed_at_any_moment_nothing_is_half_written_and_the_next_run_goes_through() 
         child.wait().unwrap();
         whole_records(state.path());
     }
-    let next = nodegate().args(["run", "--fixture"]).arg(host("hgx-h100-8")).arg("--state").arg(state.path()).output().unwrap();
+    let next = nodegate()
+        .args(["run", "--fixture"])
+        .arg(host("hgx-h100-8"))
+        .arg("--state")
+        .arg(state.path())
+        .output()
+        .unwrap();
     assert_eq!(next.status.code(), Some(0), "{}", String::from_utf8_lossy(&next.stderr));
-    println!("campaign: {killed} of {kills} runs were killed before their end, {} files whole", whole_records(state.path()));
+    println!(
+        "campaign: {killed} of {kills} runs were killed before their end, {} files whole",
+        whole_records(state.path())
+    );
     assert!(killed > kills / 4, "too few kills to mean anything: {killed}");
 }
 
@@ -73,7 +82,8 @@ fn a_mutated_recording_never_panics_and_is_never_accepted_by_accident() {
     let folder = tempfile::tempdir().unwrap();
     let fixture = folder.path().join("mutated");
     fs::create_dir(&fixture).unwrap();
-    std::os::unix::fs::symlink(fs::canonicalize(host("hgx-h100-8").join("root")).unwrap(), fixture.join("root")).unwrap();
+    std::os::unix::fs::symlink(fs::canonicalize(host("hgx-h100-8").join("root")).unwrap(), fixture.join("root"))
+        .unwrap();
     fs::copy(host("hgx-h100-8").join("fixture.toml"), fixture.join("fixture.toml")).unwrap();
     let mut random = Random(0xfa17);
     let mut endings = std::collections::BTreeMap::new();
@@ -85,7 +95,8 @@ fn a_mutated_recording_never_panics_and_is_never_accepted_by_accident() {
         }
         fs::write(fixture.join("driver.json"), &driver).unwrap();
         let state = tempfile::tempdir().unwrap();
-        let output = nodegate().args(["run", "--fixture"]).arg(&fixture).arg("--state").arg(state.path()).output().unwrap();
+        let output =
+            nodegate().args(["run", "--fixture"]).arg(&fixture).arg("--state").arg(state.path()).output().unwrap();
         let status = output.status.code().unwrap_or(-1);
         assert!([0, 1, 2, 64].contains(&status), "exit {status}: {}", String::from_utf8_lossy(&output.stderr));
         *endings.entry(status).or_insert(0) += 1;

@@ -16,7 +16,9 @@ const DEADLINE: Duration = Duration::from_secs(30);
 const MARGIN: Duration = Duration::from_secs(5);
 
 fn hanging(how: &str, more: &str) -> String {
-    format!("[[event]]\nwhat = \"call-hangs\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 3\nhow = \"{how}\"\n{more}")
+    format!(
+        "[[event]]\nwhat = \"call-hangs\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 3\nhow = \"{how}\"\n{more}"
+    )
 }
 
 #[test]
@@ -73,14 +75,16 @@ fn a_call_stuck_in_the_kernel_is_abandoned_while_the_run_ends() {
     // The child is really still there, in state D; and the lock is free for the next run.
     let abandoned = stuck_children();
     assert!(!abandoned.is_empty(), "no child of ours is in state D: the test proves nothing");
-    let again = nodegate().args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"]).arg(&state).output().unwrap();
+    let again =
+        nodegate().args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"]).arg(&state).output().unwrap();
     assert_eq!(again.status.code(), Some(0), "{}", String::from_utf8_lossy(&again.stderr));
     drop(never);
 }
 
 /// Pids of `nodegate __job session` processes in uninterruptible sleep.
 fn stuck_children() -> Vec<u32> {
-    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    let processes =
+        fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     processes
         .filter(|pid: &u32| {
             let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
@@ -130,7 +134,11 @@ fn a_signal_ends_the_run_with_a_signed_undecided_record() {
             .unwrap();
         std::thread::sleep(Duration::from_secs(2));
         let began = Instant::now();
-        rustix::process::kill_process(rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), signal).unwrap();
+        rustix::process::kill_process(
+            rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(),
+            signal,
+        )
+        .unwrap();
         let output = child.wait_with_output().unwrap();
         assert!(began.elapsed() < Duration::from_secs(8), "took {:?} after the signal", began.elapsed());
         assert_eq!(output.status.code(), Some(2));

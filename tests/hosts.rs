@@ -30,7 +30,8 @@ struct ExpectedStep {
 }
 
 /// Hosts that need more than a folder; their tests stand elsewhere.
-const ELSEWHERE: &[(&str, &str)] = &[("h100-call-uninterruptible", "tests/hang.rs mounts the file system that never answers")];
+const ELSEWHERE: &[(&str, &str)] =
+    &[("h100-call-uninterruptible", "tests/hang.rs mounts the file system that never answers")];
 
 fn hosts() -> Vec<PathBuf> {
     let mut hosts: Vec<PathBuf> = fs::read_dir("fixtures/hosts")
@@ -55,9 +56,8 @@ fn run(host: &Path, class: Option<&str>) -> (Value, i32) {
         command.args(["--class", class]);
     }
     let output = command.output().unwrap();
-    let details = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| {
-        panic!("{}: {error}\n{}", host.display(), String::from_utf8_lossy(&output.stderr))
-    });
+    let details = serde_json::from_slice(&output.stdout)
+        .unwrap_or_else(|error| panic!("{}: {error}\n{}", host.display(), String::from_utf8_lossy(&output.stderr)));
     (details, output.status.code().unwrap())
 }
 
@@ -97,7 +97,13 @@ fn every_recorded_host_ends_as_it_states() {
             || status != expected_status
             || found != fixture.expect.steps
         {
-            wrong.insert(name(&host), format!("{} (exit {status})\n{found:#?}\nexpected {}\n{:#?}", details["decision"], fixture.expect.decision, fixture.expect.steps));
+            wrong.insert(
+                name(&host),
+                format!(
+                    "{} (exit {status})\n{found:#?}\nexpected {}\n{:#?}",
+                    details["decision"], fixture.expect.decision, fixture.expect.steps
+                ),
+            );
         }
         assert_eq!(details["simulated"], true, "{} passed for a real host", name(&host));
     }

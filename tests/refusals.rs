@@ -38,7 +38,9 @@ fn a_model_that_no_class_knows_is_not_accepted() {
 
 #[test]
 fn a_caller_whose_environment_bends_the_view_is_not_accepted() {
-    for (name, value) in [("CUDA_VISIBLE_DEVICES", "0"), ("LD_PRELOAD", "/nonexistent/shim.so"), ("LD_AUDIT", "/nonexistent/audit.so")] {
+    for (name, value) in
+        [("CUDA_VISIBLE_DEVICES", "0"), ("LD_PRELOAD", "/nonexistent/shim.so"), ("LD_AUDIT", "/nonexistent/audit.so")]
+    {
         let state = tempfile::tempdir().unwrap();
         let output = nodegate()
             .env(name, value)
@@ -65,10 +67,20 @@ fn the_simulated_library_without_a_fixture_is_refused_not_believed() {
     for arguments in [
         vec!["--nvml".to_owned(), library.display().to_string()],
         vec!["--root".to_owned(), root.path().display().to_string()],
-        vec!["--root".to_owned(), root.path().display().to_string(), "--nvml".to_owned(), library.display().to_string()],
+        vec![
+            "--root".to_owned(),
+            root.path().display().to_string(),
+            "--nvml".to_owned(),
+            library.display().to_string(),
+        ],
     ] {
         let state = tempfile::tempdir().unwrap();
-        let output = nodegate().args(["run", "--format", "json", "--class", "hgx-h100-8", "--state"]).arg(state.path()).args(&arguments).output().unwrap();
+        let output = nodegate()
+            .args(["run", "--format", "json", "--class", "hgx-h100-8", "--state"])
+            .arg(state.path())
+            .args(&arguments)
+            .output()
+            .unwrap();
         let details: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_ne!(output.status.code(), Some(0), "{arguments:?}");
         assert_eq!(details["overridden"], true);

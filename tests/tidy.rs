@@ -79,7 +79,8 @@ fn uses(code: &str) -> Vec<String> {
             used.push(rest.to_owned());
         }
     }
-    let head = |text: String| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
+    let head =
+        |text: String| text.trim().split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("").to_owned();
     used.into_iter().map(head).filter(|name| !name.is_empty()).collect()
 }
 

@@ -96,7 +96,8 @@ fn a_wrong_unit_or_parameter_in_a_class_is_named() {
     let unit = file(folder.path(), "hgx-h100-8.toml", &class.replace("temperature-max = \"", "temperature-max = \"F"));
     assert_misused(&run_with(&["--class", &unit]), &["hgx-h100-8.toml", "temperature"]);
     let other = tempfile::tempdir().unwrap();
-    let parameter = file(other.path(), "hgx-h100-8.toml", &class.replace("[limits.pcie-link]", "[limits.pcie-link]\nlanes = 16"));
+    let parameter =
+        file(other.path(), "hgx-h100-8.toml", &class.replace("[limits.pcie-link]", "[limits.pcie-link]\nlanes = 16"));
     assert_misused(&run_with(&["--class", &parameter]), &["lanes"]);
 }
 
@@ -136,12 +137,20 @@ fn a_state_folder_that_cannot_be_written_is_named_and_nothing_runs() {
 #[test]
 fn hostile_bytes_of_a_host_reach_neither_screen_nor_record() {
     let state = tempfile::tempdir().unwrap();
-    let output = nodegate().args(["run", "--fixture", "fixtures/hosts/h100-hostile-text", "--state"]).arg(state.path()).output().unwrap();
+    let output = nodegate()
+        .args(["run", "--fixture", "fixtures/hosts/h100-hostile-text", "--state"])
+        .arg(state.path())
+        .output()
+        .unwrap();
     for bytes in [&output.stdout, &output.stderr, &fs::read(support::record_of(state.path())).unwrap()] {
         let control = bytes.iter().filter(|byte| **byte < 0x20 && **byte != b'\n').count();
         assert_eq!(control, 0, "control bytes in {}", String::from_utf8_lossy(bytes));
     }
-    let json = nodegate().args(["run", "--format", "json", "--fixture", "fixtures/hosts/h100-hostile-text", "--state"]).arg(state.path()).output().unwrap();
+    let json = nodegate()
+        .args(["run", "--format", "json", "--fixture", "fixtures/hosts/h100-hostile-text", "--state"])
+        .arg(state.path())
+        .output()
+        .unwrap();
     let details: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     fn texts(value: &serde_json::Value, found: &mut Vec<String>) {
         match value {
@@ -159,7 +168,12 @@ fn hostile_bytes_of_a_host_reach_neither_screen_nor_record() {
 
 #[test]
 fn a_closed_standard_output_is_quiet() {
-    let mut child = nodegate().args(["checks", "list"]).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    let mut child = nodegate()
+        .args(["checks", "list"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -182,9 +196,21 @@ fn a_second_run_on_the_same_host_is_told_who_holds_it() {
         "hgx-h100-8",
         "[[event]]\nwhat = \"call-hangs\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 0\nhow = \"ignores-sigterm\"\n",
     );
-    let mut first = nodegate().args(["run", "--fixture"]).arg(&fixture).arg("--state").arg(state.path()).stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let mut first = nodegate()
+        .args(["run", "--fixture"])
+        .arg(&fixture)
+        .arg("--state")
+        .arg(state.path())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
     std::thread::sleep(std::time::Duration::from_secs(2));
-    let second = nodegate().args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"]).arg(state.path()).output().unwrap();
+    let second = nodegate()
+        .args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"])
+        .arg(state.path())
+        .output()
+        .unwrap();
     assert_eq!(second.status.code(), Some(2));
     let message = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(message.contains(&first.id().to_string()), "{message}");

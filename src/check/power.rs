@@ -4,8 +4,8 @@ use serde::{Deserialize, Deserializer, de};
 
 use super::look::{Held, Look, each_gpu};
 use super::{Check, Context, session};
-use crate::host::clock;
 use crate::facts::{Answers, Gpu, Question, Snapshot};
+use crate::host::clock;
 use crate::outcome::{Action, Finding, Grade, Outcome, blame};
 use crate::reading::Reading;
 use crate::units::{Celsius, Seconds, Watts};

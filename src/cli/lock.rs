@@ -20,8 +20,7 @@ pub struct RunLock {
 pub fn take(folder: &Path) -> Result<RunLock, Failure> {
     let path = folder.join("run.lock");
     let wrong = |error: std::io::Error| Failure::broken(format!("run lock {}: {error}", path.display()));
-    let mut file =
-        OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
+    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -95,7 +95,9 @@ struct PlanArguments {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age 24h")]
+#[command(
+    after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age 24h"
+)]
 struct StatusArguments {
     #[command(flatten)]
     status: status::StatusArgs,
@@ -151,7 +153,8 @@ pub fn main() -> ExitCode {
     match catch_unwind(AssertUnwindSafe(dispatch)) {
         Ok(ending) => ending.into(),
         Err(_) => {
-            let _closed = writeln!(std::io::stderr(), "nodegate: the agent itself failed; please report the lines above");
+            let _closed =
+                writeln!(std::io::stderr(), "nodegate: the agent itself failed; please report the lines above");
             Ending::Broken.into()
         }
     }

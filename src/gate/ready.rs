@@ -26,9 +26,10 @@ pub fn not_ready_yet(snapshot: &Snapshot) -> Option<String> {
     if shown == Some(0) && !snapshot.gpus_on_bus().is_empty() {
         return Some("the driver shows no GPU yet".to_owned());
     }
-    let under_way = snapshot.gpus.iter().filter(|gpu| {
-        gpu.fabric.value().is_some_and(|fabric| FABRIC_UNDER_WAY.contains(&fabric.state))
-    });
+    let under_way = snapshot
+        .gpus
+        .iter()
+        .filter(|gpu| gpu.fabric.value().is_some_and(|fabric| FABRIC_UNDER_WAY.contains(&fabric.state)));
     match under_way.count() {
         0 => None,
         count => Some(format!("the NVLink fabric is still being set up on {count} GPUs")),

@@ -210,7 +210,8 @@ fn unmeasured(details: &Details, typeface: Typeface) -> Vec<String> {
 /// Waivers stand on every screen.
 fn waived(details: &Details, typeface: Typeface) -> Vec<String> {
     let mut lines = Vec::new();
-    let findings = details.steps.iter().flat_map(|step| step.outcome.findings.iter().map(move |finding| (step, finding)));
+    let findings =
+        details.steps.iter().flat_map(|step| step.outcome.findings.iter().map(move |finding| (step, finding)));
     for (step, finding) in findings {
         let Some(waiver) = finding.waived_by.and_then(|index| details.waivers.get(index)) else { continue };
         let text = format!(

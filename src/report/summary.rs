@@ -17,10 +17,8 @@ pub fn line(details: &Details, record: Option<Digest>) -> String {
         ("waived", &[Status::Waived]),
     ] {
         let required = details.steps.iter().filter(|step| step.require == Require::Must);
-        let names: Vec<&str> = required
-            .filter(|step| statuses.contains(&step.outcome.status()))
-            .map(|step| step.id.as_str())
-            .collect();
+        let names: Vec<&str> =
+            required.filter(|step| statuses.contains(&step.outcome.status())).map(|step| step.id.as_str()).collect();
         if !names.is_empty() {
             line.push_str(&format!(" {word}={}", names.join(",")));
         }

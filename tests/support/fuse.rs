@@ -27,11 +27,21 @@ pub struct NeverAnswers {
 impl NeverAnswers {
     /// Mounts at this folder; any file name in it exists.
     pub fn mount(mountpoint: &Path) -> NeverAnswers {
-        let device = OpenOptions::new().read(true).write(true).open("/dev/fuse").expect("/dev/fuse opens: the test runs as root");
+        let device = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open("/dev/fuse")
+            .expect("/dev/fuse opens: the test runs as root");
         let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", device.as_raw_fd());
         let data = std::ffi::CString::new(options).unwrap();
-        rustix::mount::mount("nodegate-test", mountpoint, "fuse", rustix::mount::MountFlags::empty(), Some(data.as_c_str()))
-            .expect("a FUSE file system mounts: the test runs as root");
+        rustix::mount::mount(
+            "nodegate-test",
+            mountpoint,
+            "fuse",
+            rustix::mount::MountFlags::empty(),
+            Some(data.as_c_str()),
+        )
+        .expect("a FUSE file system mounts: the test runs as root");
         let server = std::thread::spawn(move || serve(device));
         let connection = std::os::unix::fs::MetadataExt::dev(&std::fs::metadata(mountpoint).unwrap());
         NeverAnswers { mountpoint: mountpoint.to_owned(), connection, server: Some(server) }
@@ -43,7 +53,13 @@ impl Drop for NeverAnswers {
         let minor = rustix::fs::minor(self.connection);
         let abort = format!("/sys/fs/fuse/connections/{minor}/abort");
         if !Path::new(&abort).exists() {
-            let _ = rustix::mount::mount("fusectl", "/sys/fs/fuse/connections", "fusectl", rustix::mount::MountFlags::empty(), None);
+            let _ = rustix::mount::mount(
+                "fusectl",
+                "/sys/fs/fuse/connections",
+                "fusectl",
+                rustix::mount::MountFlags::empty(),
+                None,
+            );
         }
         let _ = std::fs::write(&abort, "1");
         let _ = rustix::mount::unmount(&self.mountpoint, rustix::mount::UnmountFlags::DETACH);

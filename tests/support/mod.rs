@@ -77,7 +77,12 @@ pub fn faulty(base: &str, events: &str) -> (TempDir, PathBuf) {
 
 /// The step of this name in a run's details.
 pub fn step<'a>(details: &'a Value, id: &str) -> &'a Value {
-    details["steps"].as_array().unwrap().iter().find(|step| step["id"] == id).unwrap_or_else(|| panic!("no step {id}: {details:#}"))
+    details["steps"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|step| step["id"] == id)
+        .unwrap_or_else(|| panic!("no step {id}: {details:#}"))
 }
 
 /// The one record file of a run.
