@@ -21,7 +21,7 @@ use super::bundle::Bundle;
 use super::dsse::Envelope;
 use super::identity::{Documents, HostDocument};
 use super::keyfile::KeyFileError;
-use super::keys::{EphemeralKey, HostKey, Signing};
+use super::keys::{EphemeralKey, Signing};
 use super::public_key::PublicKey;
 use super::statement::{StatementError, Unsigned};
 use super::verify::{VerifyError, verify};
