@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(parse(""), PublicKeyError::Form);
         assert_eq!(parse("hello world"), PublicKeyError::Form);
         assert_eq!(parse("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n"), PublicKeyError::Form);
-        assert_eq!(parse("ssh-rsa AAAAB3NzaC1yc2E= x"), PublicKeyError::Damaged);
+        assert_eq!(parse("ssh-rsa AAAAB3NzaC1yc2E x"), PublicKeyError::Damaged);
         assert_eq!(parse("ssh-rsa AAAAB3NzaC1yc2EAAAADAQAB"), PublicKeyError::Type("ssh-rsa".to_owned()));
         assert_eq!(parse("ssh-ed25519 AAAA x"), PublicKeyError::Damaged);
         assert_eq!(parse(&HostKey::generate(Algorithm::P256).to_pem()), PublicKeyError::Private);

@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 use super::bundle::Bundle;
 use super::dsse::Envelope;
 use super::identity::{Documents, HostDocument};
-use super::keyfile::{self, KeyFileError};
-use super::keys::{EphemeralKey, HostKey, Signing};
+use super::keyfile::KeyFileError;
+use super::keys::{EphemeralKey, Signing};
 use super::public_key::PublicKey;
 use super::statement::{StatementError, Unsigned};
 use super::verify::{VerifyError, verify};
@@ -132,9 +132,7 @@ impl Store {
         folder::prepare(folder)?;
         folder::prepare(&records)?;
         let _lock = folder::lock(folder)?;
-        for swept in [folder, records.as_path()] {
-            durable::sweep(swept).map_err(|source| StoreError::Folder { path: swept.to_owned(), source })?;
-        }
+        folder::sweep([folder, &records])?;
         let (key, notices) = state::claim(folder, host, algorithm)?;
         Ok(Store { folder: folder.to_owned(), signing: Signing::Host(key), host: Some(host.digest()), notices })
     }
@@ -147,6 +145,8 @@ impl Store {
         for prepared in [folder, &simulated, &records] {
             folder::prepare(prepared)?;
         }
+        let _lock = folder::lock(&simulated)?;
+        folder::sweep([&simulated, &records])?;
         let signing = Signing::Throwaway(EphemeralKey::generate());
         Ok(Store { folder: simulated, signing, host: None, notices: Vec::new() })
     }
@@ -261,11 +261,4 @@ impl std::fmt::Debug for Signing {
             Signing::Throwaway(key) => key.fmt(f),
         }
     }
-}
-
-/// Makes a host key file where there is none.
-fn write_key(folder: &Path, key: &HostKey) -> Result<(), StoreError> {
-    keyfile::write_private(&folder.join(KEY), key)?;
-    let path = folder.join(PUBLIC_KEY);
-    durable::replace(&path, key.public_key().to_pem().as_bytes()).map_err(|source| StoreError::Write { path, source })
 }

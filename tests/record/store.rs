@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use nodegate::ident::Digest;
 use nodegate::outcome::Outcome;
@@ -218,6 +219,15 @@ fn a_lost_key_begins_a_new_history_and_a_first_start_cut_short_begins_again() {
 }
 
 #[test]
+fn a_start_that_was_cut_short_before_the_public_key_is_completed() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = commit(folder.path());
+    fs::remove_file(folder.path().join("key.pub")).unwrap();
+    assert_eq!(commit(folder.path()).keyid, first.keyid);
+    assert_eq!(store::public_key(folder.path()).unwrap(), first.public_key);
+}
+
+#[test]
 fn a_newer_state_and_an_unreadable_key_are_errors_that_name_the_file() {
     let folder = tempfile::tempdir().unwrap();
     commit(folder.path());
@@ -318,4 +328,53 @@ fn a_full_disk_leaves_no_half_of_a_record() {
     let words = super::tools::words(&output);
     assert!(output.status.success() && words.contains("child ended well"), "{words}");
     assert_eq!(commit(folder.path()).details.seq, 1);
+}
+
+/// Commits until it is killed; see below.
+#[test]
+#[ignore = "the child of `kills_at_any_moment_leave_one_chain`"]
+fn child_that_commits_for_ever() {
+    let folder = PathBuf::from(std::env::var_os("NODEGATE_TEST_STATE").expect("started by the test below"));
+    loop {
+        commit(&folder);
+    }
+}
+
+fn count(folder: &Path) -> usize {
+    let is_record = |name: &String| name.ends_with(".json") && name.matches('.').count() == 1;
+    fs::read_dir(folder.join("records")).map_or(0, |entries| {
+        entries.filter(|entry| is_record(&entry.as_ref().unwrap().file_name().into_string().unwrap())).count()
+    })
+}
+
+#[test]
+fn kills_at_any_moment_leave_one_chain() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = std::env::current_exe().unwrap();
+    for round in 0..40 {
+        let before = count(folder.path());
+        let mut child = Command::new(&test)
+            .args(["--exact", "store::child_that_commits_for_ever", "--ignored"])
+            .env("NODEGATE_TEST_STATE", folder.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        // Once a record is there, the kill moves through the commits that follow.
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while count(folder.path()) == before && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(round * 230));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    commit(folder.path());
+    let records = own(folder.path());
+    let numbers: Vec<u64> = records.iter().map(|record| record.details.seq).collect();
+    assert!(numbers.len() > 40, "the kills left no time for records: {numbers:?}");
+    assert_eq!(numbers, (1..=numbers.len() as u64).rev().collect::<Vec<_>>());
+    for pair in records.windows(2) {
+        assert_eq!(pair[0].details.prev, Some(pair[1].payload));
+    }
+    assert!(names(folder.path()).iter().all(|name| !name.starts_with("foreign")));
 }

@@ -49,6 +49,13 @@ pub fn prepare(path: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Removes what killed runs left half-written. The caller holds the lock, so nobody is writing.
+pub fn sweep(folders: [&Path; 2]) -> Result<(), StoreError> {
+    folders.into_iter().try_for_each(|path| {
+        durable::sweep(path).map_err(|source| StoreError::Folder { path: path.to_owned(), source })
+    })
+}
+
 /// Holds the folder until the file is dropped; the kernel frees it when we die.
 pub fn lock(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join(LOCK);

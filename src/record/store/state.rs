@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, shelf, write_key};
+use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, shelf};
 use crate::ident::{Digest, printable};
 use crate::record::identity::{HostDocument, Strength};
 use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, verify};
@@ -77,6 +77,7 @@ pub fn claim(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result
     let key = match whose(folder, state, key, host)? {
         Whose::Ours(key, state) => {
             settle(folder, state, &key)?;
+            publish(folder, key.public_key())?;
             return Ok((key, notices));
         }
         Whose::Nobodys => fresh(folder, host, algorithm)?,
@@ -142,10 +143,21 @@ fn weakness(host: &HostDocument) -> Option<String> {
 fn fresh(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<HostKey, StoreError> {
     let key = HostKey::generate(algorithm);
     write(folder, &State::new(host.digest(), key.public_key()))?;
-    write_key(folder, &key)?;
+    keyfile::write_private(&folder.join(KEY), &key)?;
+    publish(folder, key.public_key())?;
     let records = folder.join(RECORDS);
     durable::make_folder(&records).map_err(|source| StoreError::Folder { path: records, source })?;
     Ok(key)
+}
+
+/// Keeps `key.pub` the public half of `key.pem`, also after a kill between the two.
+fn publish(folder: &Path, key: &PublicKey) -> Result<(), StoreError> {
+    let path = folder.join(PUBLIC_KEY);
+    let pem = key.to_pem();
+    if fs::read(&path).is_ok_and(|found| found == pem.as_bytes()) {
+        return Ok(());
+    }
+    durable::replace(&path, pem.as_bytes()).map_err(|source| StoreError::Write { path, source })
 }
 
 /// Finishes or undoes the commit that a killed run had begun, and writes the state down.
