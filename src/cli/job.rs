@@ -17,7 +17,10 @@ pub fn serve(name: &str) -> ExitCode {
     }
 }
 
-const JOBS: &[(&str, fn() -> ExitCode)] = &[
+/// A job's name, and what it does with the parent at stdin and stdout.
+type Job = (&'static str, fn() -> ExitCode);
+
+const JOBS: &[Job] = &[
     ("host", || serve_one(read::serve_host_job)),
     ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),

@@ -12,6 +12,7 @@ pub mod keys;
 pub mod public_key;
 pub mod statement;
 pub mod status;
+#[expect(clippy::disallowed_methods, reason = "the state folder is read and waited for here")]
 pub mod store;
 mod strict;
 pub mod verify;
