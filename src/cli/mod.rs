@@ -1,1 +1,3 @@
-//! Placeholder.
+//! The command line, one file per subcommand.
+
+pub mod job;

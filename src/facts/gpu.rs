@@ -33,13 +33,17 @@ impl PciInfo {
     }
 }
 
-/// Bytes; `reserved` is what the driver keeps (v2 of the call only).
+/// Bytes; `reserved` is what the driver keeps (v2 of the call only). `nvmlBAR1Memory_t` has
+/// the same three numbers under names of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
+    #[serde(alias = "bar1Total")]
     pub total: u64,
     #[serde(default)]
     pub reserved: u64,
+    #[serde(alias = "bar1Free")]
     pub free: u64,
+    #[serde(alias = "bar1Used")]
     pub used: u64,
 }
 

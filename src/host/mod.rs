@@ -1,17 +1,24 @@
 //! The doorway to the machine: its root folder, its driver session, its processes and clock.
 
 pub mod capture;
+pub mod clock;
+pub mod fixture;
 pub mod kmsg;
+pub mod library;
+mod machine;
 pub mod read;
 pub mod root;
+pub mod session;
 
 use std::path::PathBuf;
-use std::time::Instant;
 
-use crate::facts::{Answers, Question, Snapshot};
+use serde::{Deserialize, Serialize};
+
+pub use machine::Machine;
 
 /// Where a run reads, and therefore what its record is worth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Origin {
     /// This machine, by the ways that a driver is found.
     Live,
@@ -29,26 +36,13 @@ pub struct Source {
     pub root: PathBuf,
     pub nvml: Option<PathBuf>,
     pub cuda: Option<PathBuf>,
+    /// The private copy of a recorded host, in which the steps of the run are marked.
+    pub run_folder: Option<PathBuf>,
 }
 
-/// The machine under test, with one driver session for the whole run.
-pub struct Machine {
-    pub source: Source,
-}
-
-impl Machine {
-    /// Reads the host, opens the driver session and takes the opening snapshot.
-    pub fn open(_source: Source, _deadline: Instant) -> (Machine, Snapshot) {
-        unimplemented!()
-    }
-
-    /// Asks the driver more. After a hang every answer is `WEDGED`.
-    pub fn ask(&mut self, _questions: &[Question], _deadline: Instant) -> Answers {
-        unimplemented!()
-    }
-
-    /// A whole new snapshot.
-    pub fn snapshot(&mut self, _deadline: Instant) -> Snapshot {
-        unimplemented!()
+impl Source {
+    /// This machine, by the ways that a driver is found.
+    pub fn live() -> Source {
+        Source { origin: Origin::Live, root: PathBuf::from("/"), nvml: None, cuda: None, run_folder: None }
     }
 }

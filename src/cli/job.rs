@@ -1,0 +1,24 @@
+//! `nodegate __job NAME`: the jobs that run in a child of ours. Not for people.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use crate::host::{fixture, read, session};
+use crate::isolate::serve_one;
+
+/// Runs the job of this name with the parent at stdin and stdout.
+pub fn serve(name: &str) -> ExitCode {
+    match JOBS.iter().find(|(known, _)| *known == name) {
+        Some((_, job)) => job(),
+        None => {
+            writeln!(io::stderr(), "no such job: {}", crate::ident::printable(name, 60)).ok();
+            ExitCode::FAILURE
+        }
+    }
+}
+
+const JOBS: &[(&str, fn() -> ExitCode)] = &[
+    ("host", || serve_one(read::serve_host_job)),
+    ("session", session::serve),
+    ("prepare", || serve_one(fixture::serve_prepare_job)),
+];
