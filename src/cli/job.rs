@@ -19,6 +19,7 @@ pub fn serve(name: &str) -> ExitCode {
 
 const JOBS: &[(&str, fn() -> ExitCode)] = &[
     ("host", || serve_one(read::serve_host_job)),
+    ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),
 ];

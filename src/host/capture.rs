@@ -110,8 +110,8 @@ impl Capture<'_> {
         match trace {
             Trace::Folder => fs::create_dir_all(&place).map_err(at_place),
             Trace::Presence => put(&place, b""),
-            Trace::File(bytes) if self.keep_identity => put(&place, bytes),
-            Trace::File(bytes) => put(&place, redactor.file(path, &String::from_utf8_lossy(bytes)).as_bytes()),
+            Trace::File(content) if self.keep_identity => put(&place, content.as_bytes()),
+            Trace::File(content) => put(&place, redactor.file(path, content).as_bytes()),
             Trace::Link(target) => {
                 let target = text(target, redactor);
                 place.parent().map_or(Ok(()), fs::create_dir_all).map_err(at_place)?;
@@ -123,7 +123,7 @@ impl Capture<'_> {
     /// The recorded files as text, by path.
     fn files(&self) -> impl Iterator<Item = (String, String)> {
         self.recording.iter().filter_map(|(path, trace)| match trace {
-            Trace::File(bytes) => Some((path.clone(), String::from_utf8_lossy(bytes).into_owned())),
+            Trace::File(content) => Some((path.clone(), content.clone())),
             Trace::Link(_) | Trace::Folder | Trace::Presence => None,
         })
     }
@@ -158,3 +158,6 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), CaptureError> {
     };
     write().map_err(|source| CaptureError::Write { path: path.to_owned(), source })
 }
+
+#[cfg(test)]
+mod tests;

@@ -121,7 +121,7 @@ impl Reader {
     }
 
     /// The records of interest between the first and the last, whose texts are left out.
-    fn kept(&self) -> Vec<u8> {
+    fn kept(&self) -> String {
         let bare = |line: &str| line.split(';').next().map(|head| format!("{head};")).unwrap_or_default();
         let mut lines = self.raw.clone();
         if lines.first() != Some(&self.first) {
@@ -133,7 +133,7 @@ impl Reader {
         lines.retain(|line| !line.is_empty());
         let mut text = lines.join("\n");
         text.push('\n');
-        text.into_bytes()
+        text
     }
 }
 

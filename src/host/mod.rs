@@ -10,6 +10,9 @@ pub mod read;
 pub mod root;
 pub mod session;
 
+#[cfg(test)]
+pub mod replay;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};

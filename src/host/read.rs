@@ -8,7 +8,7 @@ mod system;
 use serde::Deserialize;
 
 use super::kmsg;
-use super::root::Root;
+use super::root::{Recording, Root};
 use crate::facts::HostFacts;
 use crate::ident::printable;
 use crate::reading::{Code, Reading};
@@ -37,7 +37,7 @@ pub fn host_facts(root: &Root) -> HostFacts {
     }
 }
 
-/// What the job `host` is asked: which root folder to read.
+/// What the jobs `host` and `record` are asked: which root folder to read.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostJob {
@@ -46,12 +46,23 @@ struct HostJob {
 
 /// The job `host`: `{"root": "/…"}` in, the facts out. The error names what is wrong with the request.
 pub fn serve_host_job(request: serde_json::Value) -> Result<HostFacts, String> {
+    root_of(request).map(|root| host_facts(&Root::new(root)))
+}
+
+/// The job `record`: `{"root": "/…"}` in, everything that the facts were read from out.
+pub fn serve_record_job(request: serde_json::Value) -> Result<Recording, String> {
+    let root = Root::recording(root_of(request)?);
+    host_facts(&root);
+    Ok(root.recorded())
+}
+
+fn root_of(request: serde_json::Value) -> Result<std::path::PathBuf, String> {
     let job = HostJob::deserialize(request).map_err(|error| format!("request for host facts: {error}"))?;
     if !job.root.is_absolute() {
         return Err(format!("root folder {}: not an absolute path", job.root.display()));
     }
     match std::fs::read_dir(&job.root) {
-        Ok(_) => Ok(host_facts(&Root::new(job.root))),
+        Ok(_) => Ok(job.root),
         Err(error) => Err(format!("root folder {}: {error}", job.root.display())),
     }
 }

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::OFlags;
+use serde::{Deserialize, Serialize};
 
 use crate::reading::{Code, Reading};
 
@@ -24,10 +25,11 @@ const MOST_LINKS: u32 = 40;
 const MOST_ENTRIES: usize = 65_536;
 
 /// One thing that was read from a root folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Trace {
-    /// The bytes as they were read.
-    File(Vec<u8>),
+    /// The text as it was read; what was not UTF-8 is U+FFFD.
+    File(String),
     /// The target as the link gives it.
     Link(String),
     /// A folder that was listed.
@@ -88,7 +90,7 @@ impl Root {
             if bytes.len() as u64 > limit {
                 return Err(io::Error::from(ErrorKind::FileTooLarge));
             }
-            self.remember(&resolved, || Trace::File(bytes.clone()));
+            self.remember(&resolved, || Trace::File(String::from_utf8_lossy(&bytes).into_owned()));
             Ok(bytes)
         });
         reading(read)
@@ -323,7 +325,7 @@ mod tests {
                 "sys/bus/pci/devices/0000:15:01.0".to_owned(),
                 Trace::Link("../../../devices/pci0000:15/0000:15:01.0".into()),
             ),
-            ("sys/devices/pci0000:15/0000:15:01.0/vendor".to_owned(), Trace::File(b"0x10de\n".to_vec())),
+            ("sys/devices/pci0000:15/0000:15:01.0/vendor".to_owned(), Trace::File("0x10de\n".into())),
         ]
         .into();
         assert_eq!(recorded, expected);

@@ -4,6 +4,3 @@ pub mod columns;
 pub mod inventory;
 pub mod topology;
 pub mod topology_svg;
-
-#[cfg(test)]
-pub mod replay;

@@ -163,8 +163,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_missing_for_one_gpu_is_not_given_to_it() {
-        let asked: Vec<(&str, &[u32], u32)> =
-            vec![("nvmlDeviceGetBrand", &[0], 14), ("nvmlDeviceGetBrand", &[1], 14), ("nvmlDeviceGetMinorNumber", &[2], 2)];
+        let asked: Vec<(&str, &[u32], u32)> = vec![
+            ("nvmlDeviceGetBrand", &[0], 14),
+            ("nvmlDeviceGetBrand", &[1], 14),
+            ("nvmlDeviceGetMinorNumber", &[2], 2),
+        ];
         assert_eq!(json(&asked)["nvmlDeviceGetBrand"], serde_json::json!({"0": {"v": 14}, "1": {"v": 14}}));
     }
 

@@ -1,7 +1,7 @@
 //! The recorded hosts, read with the live code and shown.
 
 use super::*;
-use crate::report::replay;
+use crate::host::replay;
 
 const H200: &str = "\
 \x20    GPU0 GPU1 GPU2 GPU3 GPU4 GPU5 GPU6 GPU7
