@@ -26,11 +26,11 @@ pub fn svg(topology: &Topology, hostname: &str) -> String {
     let models = models(topology);
     canvas.heading(hostname, &models, &description(topology, &faults));
     for panel in &layout.panels {
-        draw_panel(&mut canvas, panel, topology);
+        draw_panel(&mut canvas, &layout, panel, topology);
     }
     draw_nvlinks(&mut canvas, &layout, topology);
     for (index, gpu) in topology.gpus.iter().enumerate() {
-        draw_gpu(&mut canvas, layout.gpus[index], gpu, faults.contains_key(&index));
+        draw_gpu(&mut canvas, (layout.gpus[index], layout.gpu_row), gpu, faults.contains_key(&index));
     }
     draw_faults(&mut canvas, &layout, &faults);
     canvas.finish()
@@ -64,20 +64,21 @@ fn description(topology: &Topology, faults: &BTreeMap<usize, String>) -> String 
     places.chain(faults).collect::<Vec<_>>().join(" ")
 }
 
-fn draw_panel(canvas: &mut Canvas, panel: &Panel, topology: &Topology) {
-    canvas.rect(panel.x, row::PANEL, panel.width, row::PANEL_HEIGHT, 10.0, Style::Panel);
+fn draw_panel(canvas: &mut Canvas, layout: &Layout, panel: &Panel, topology: &Topology) {
+    canvas.rect(panel.x, row::PANEL, panel.width, layout.panel_bottom() - row::PANEL, 10.0, Style::Panel);
     canvas.rect(panel.x + 12.0, row::CPU, panel.width - 24.0, row::CPU_HEIGHT, 6.0, Style::Cpu);
     let middle = panel.x + panel.width / 2.0;
     canvas.text(middle, row::CPU + 19.0, "strong middle", &panel.title);
     canvas.text(middle, row::CPU + 35.0, "small middle", &panel.cpus);
     for group in &panel.groups {
-        draw_group(canvas, group, topology);
+        draw_group(canvas, layout, group, topology);
     }
 }
 
-fn draw_group(canvas: &mut Canvas, group: &Group, topology: &Topology) {
+fn draw_group(canvas: &mut Canvas, layout: &Layout, group: &Group, topology: &Topology) {
     let trunk = group.trunk();
-    canvas.line((trunk, row::CPU + row::CPU_HEIGHT), (trunk, row::SWITCH), Style::Pcie);
+    let down = if group.switch.is_some() { group.x + group.width / 2.0 } else { trunk };
+    canvas.line((down, row::CPU + row::CPU_HEIGHT), (down, row::SWITCH), Style::Pcie);
     let from = match &group.switch {
         Some(address) => {
             canvas.rect(group.x, row::SWITCH, group.width, row::SWITCH_HEIGHT, 6.0, Style::Switch);
@@ -101,29 +102,29 @@ fn draw_group(canvas: &mut Canvas, group: &Group, topology: &Topology) {
         return;
     }
     // The way to the GPUs goes down beside the network devices and then along above the GPUs.
-    let along = row::GPU - 14.0;
+    let along = layout.gpu_row - 14.0;
     canvas.line((trunk, from), (trunk, along), Style::Pcie);
     for position in 0..group.gpus.len() {
         let middle = group.gpu_x(position) + GPU.0 / 2.0;
         canvas.line((trunk.min(middle), along), (trunk.max(middle), along), Style::Pcie);
-        canvas.line((middle, along), (middle, row::GPU), Style::Pcie);
+        canvas.line((middle, along), (middle, layout.gpu_row), Style::Pcie);
     }
 }
 
-fn draw_gpu(canvas: &mut Canvas, x: f64, gpu: &GpuPlace, is_faulty: bool) {
-    canvas.rect(x, row::GPU, GPU.0, GPU.1, 6.0, if is_faulty { Style::Faulty } else { Style::Gpu });
+fn draw_gpu(canvas: &mut Canvas, (x, y): (f64, f64), gpu: &GpuPlace, is_faulty: bool) {
+    canvas.rect(x, y, GPU.0, GPU.1, 6.0, if is_faulty { Style::Faulty } else { Style::Gpu });
     let middle = x + GPU.0 / 2.0;
-    canvas.text(middle, row::GPU + 20.0, "strong middle", &gpu.name);
+    canvas.text(middle, y + 20.0, "strong middle", &gpu.name);
     let slot = match &gpu.slot {
         Some(slot) if slot.starts_with("module") => slot.clone(),
         Some(slot) => format!("slot {slot}"),
         None => "slot unknown".to_owned(),
     };
-    canvas.text(middle, row::GPU + 37.0, "small middle", &slot);
+    canvas.text(middle, y + 37.0, "small middle", &slot);
     let bus = gpu.bus_id.map_or_else(|| "?".to_owned(), |bus_id| bus_id.to_string());
-    canvas.text(middle, row::GPU + 52.0, "small middle", &bus);
+    canvas.text(middle, y + 52.0, "small middle", &bus);
     if is_faulty {
-        canvas.warning(x + GPU.0 - 12.0, row::GPU + 2.0);
+        canvas.warning(x + GPU.0 - 12.0, y + 2.0);
     }
 }
 
@@ -135,25 +136,30 @@ fn draw_nvlinks(canvas: &mut Canvas, layout: &Layout, topology: &Topology) {
     let middle = |index: usize| layout.gpus[index] + GPU.0 / 2.0;
     if layout.has_fabric {
         for (index, gpu) in topology.gpus.iter().enumerate() {
-            let (top, bottom) = ((middle(index), row::GPU + GPU.1), (middle(index), row::FABRIC));
+            let (top, bottom) = ((middle(index), layout.gpu_row + GPU.1), (middle(index), layout.fabric()));
             match gpu.nvlinks {
                 Reading::Value((active, _)) if active > 0 => canvas.nvlink(top, bottom, width(active)),
                 _ => canvas.line(top, bottom, Style::Broken),
             }
             let label = match gpu.nvlinks {
-                Reading::Value((active, all)) if active == all => format!("{active}"),
-                Reading::Value((active, all)) => format!("{active} of {all}"),
+                Reading::Value((active, all)) if active == all => format!("{active} links"),
+                Reading::Value((active, all)) => format!("{active} of {all} links"),
                 _ => "?".to_owned(),
             };
-            canvas.text(middle(index) + 10.0, row::FABRIC - 10.0, "small", &label);
+            canvas.text(middle(index) + 10.0, layout.fabric() - 10.0, "small", &label);
         }
         let (first, last) = layout.extent();
-        canvas.rect(first, row::FABRIC, last - first, row::FABRIC_HEIGHT, 6.0, Style::Fabric);
-        canvas.text((first + last) / 2.0, row::FABRIC + 19.0, "name middle", "NVLink, each GPU to each");
+        canvas.rect(first, layout.fabric(), last - first, row::FABRIC_HEIGHT, 6.0, Style::Fabric);
+        canvas.text((first + last) / 2.0, layout.fabric() + 19.0, "name middle", "NVLink");
         return;
     }
     for (a, b, links) in pairs {
-        canvas.arc((middle(a), row::GPU + GPU.1), (middle(b), row::GPU + GPU.1), width(links), &format!("NV{links}"));
+        canvas.arc(
+            (middle(a), layout.gpu_row + GPU.1),
+            (middle(b), layout.gpu_row + GPU.1),
+            width(links),
+            &format!("NV{links}"),
+        );
     }
 }
 

@@ -24,10 +24,9 @@ pub mod row {
     pub const SWITCH: f64 = 158.0;
     pub const SWITCH_HEIGHT: f64 = 26.0;
     pub const NIC: f64 = 208.0;
-    pub const GPU: f64 = 282.0;
-    pub const PANEL_HEIGHT: f64 = 284.0;
-    pub const FABRIC: f64 = 404.0;
     pub const FABRIC_HEIGHT: f64 = 28.0;
+    /// Where the GPUs stand below network devices, below switches alone, and below neither.
+    pub const GPU: [f64; 3] = [282.0, 222.0, 180.0];
 }
 
 pub struct Panel {
@@ -61,19 +60,26 @@ impl Group {
 
     /// Where the way from the CPU goes down: beside the network devices, if there are any.
     pub fn trunk(&self) -> f64 {
-        if self.nics.is_empty() { self.x + self.width / 2.0 } else { self.x + self.width - TRUNK / 2.0 }
+        if self.nics.is_empty() || self.gpus.is_empty() {
+            self.x + self.width / 2.0
+        } else {
+            self.x + self.width - TRUNK / 2.0
+        }
     }
 
     fn natural_width(&self) -> f64 {
         let gpus = self.gpus.len() as f64 * (GPU.0 + GAP) - GAP;
-        let nics = self.nics.len() as f64 * (NIC.0 + GAP) - GAP + TRUNK + 4.0;
-        gpus.max(if self.nics.is_empty() { 0.0 } else { nics })
+        let nics = self.nics.len() as f64 * (NIC.0 + GAP) - GAP;
+        let beside = if self.nics.is_empty() || self.gpus.is_empty() { 0.0 } else { TRUNK + 4.0 };
+        gpus.max(nics + beside)
     }
 }
 
 pub struct Layout {
     pub width: f64,
     pub panels: Vec<Panel>,
+    /// Upper edge of the GPUs.
+    pub gpu_row: f64,
     /// Left edges of the GPUs, in their order.
     pub gpus: Vec<f64>,
     /// Whether NVLink joins most pairs, so that it is drawn as one bar.
@@ -99,15 +105,31 @@ impl Layout {
         let joined = (0..count).flat_map(|a| (0..count).map(move |b| (a, b)));
         let joined = joined.filter(|(a, b)| matches!(topology.matrix[*a][*b], Level::NvLink(_))).count();
         let has_fabric = count > 2 && joined * 2 >= count * (count - 1);
-        Layout { width: x.max(NARROWEST), panels, gpus, has_fabric, has_nvlink: joined > 0 }
+        let has_switch = panels.iter().flat_map(|panel| &panel.groups).any(|group| group.switch.is_some());
+        let gpu_row = match (topology.nics.is_empty(), has_switch) {
+            (false, _) => row::GPU[0],
+            (true, true) => row::GPU[1],
+            (true, false) => row::GPU[2],
+        };
+        Layout { width: x.max(NARROWEST), panels, gpu_row, gpus, has_fabric, has_nvlink: joined > 0 }
+    }
+
+    /// The lower edge of the panels.
+    pub fn panel_bottom(&self) -> f64 {
+        self.gpu_row + GPU.1 + 16.0
+    }
+
+    /// The upper edge of the bar that stands for NVLink.
+    pub fn fabric(&self) -> f64 {
+        self.panel_bottom() + 44.0
     }
 
     /// The lower edge of everything but the faults.
     pub fn bottom(&self) -> f64 {
         match (self.has_fabric, self.has_nvlink) {
-            (true, _) => row::FABRIC + row::FABRIC_HEIGHT,
-            (false, true) => row::PANEL + row::PANEL_HEIGHT + 70.0,
-            (false, false) => row::PANEL + row::PANEL_HEIGHT,
+            (true, _) => self.fabric() + row::FABRIC_HEIGHT,
+            (false, true) => self.panel_bottom() + 70.0,
+            (false, false) => self.panel_bottom(),
         }
     }
 
@@ -130,7 +152,9 @@ type Place = (String, Option<BusId>);
 fn nodes(topology: &Topology) -> BTreeMap<String, BTreeMap<Place, Group>> {
     let mut nodes: BTreeMap<String, BTreeMap<Place, Group>> = BTreeMap::new();
     let group = |numa: &Reading<String>, root: &Option<String>, upstream: &[BusId]| {
-        let node = numa.value().filter(|node| !node.is_empty()).cloned().unwrap_or_else(|| "?".to_owned());
+        // A GPU whose memory is NUMA nodes lists those too, after the node of its CPU (`0,3-9`).
+        let first = numa.value().and_then(|nodes| nodes.split([',', '-']).next()).filter(|node| !node.is_empty());
+        let node = first.unwrap_or("?").to_owned();
         // Root port, upstream port of the switch, its downstream port: the second is the switch.
         let switch = if upstream.len() > 2 { upstream.get(1).copied() } else { None };
         (node, (root.clone().unwrap_or_default(), switch))
