@@ -40,8 +40,8 @@ fn host(host: &Host) -> Vec<String> {
     let machine: Vec<&str> = [&host.vendor, &host.product].into_iter().flatten().map(String::as_str).collect();
     let serial = match (&host.serial, host.not_read.get("serial")) {
         (Some(serial), _) => format!("serial {serial}"),
-        (None, Some(reason)) => format!("serial ? ({reason})"),
-        (None, None) => String::new(),
+        (None, Some(reason)) if reason != "not supported" => format!("serial ? ({reason})"),
+        (None, _) => String::new(),
     };
     let name = host.hostname.clone().unwrap_or_else(|| "?".to_owned());
     wrapped("", "  ", &[name, machine.join(" "), serial])
