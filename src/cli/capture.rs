@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::place::{Opened, Place};
-use crate::facts::snapshot::{DriverSession, Pair};
-use crate::facts::{Answers, Gpu, Question, Snapshot};
+use crate::facts::snapshot::{DriverSession, Pair, SessionState};
+use crate::facts::{Answer, Answers, Gpu, Question, Snapshot};
 use crate::host::capture::Capture;
 use crate::host::root::Recording;
 use crate::ident::printable;
@@ -43,6 +43,7 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
         answers: &answers,
         recording: &recording,
         title: title(&opened.snapshot),
+        events: events(&opened.snapshot.driver.session),
         class: args.class,
         keep_identity: args.keep_identity,
     };
@@ -62,8 +63,26 @@ pub fn run(args: Args, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Everything that an opening snapshot asks, once more for its raw answers.
+/// What `driver.json` cannot say of a session that never began.
+fn events(session: &SessionState) -> Vec<String> {
+    match session {
+        SessionState::NoLibrary { .. } | SessionState::Refused { .. } => vec!["library-missing".to_owned()],
+        _ => Vec::new(),
+    }
+}
+
+/// Everything that an opening snapshot asks, once more for its raw answers; of a driver that does
+/// not start, that it does not.
 fn ask_everything(opened: &mut Opened) -> Answers {
+    match &opened.snapshot.driver.session {
+        SessionState::InitFailed { code, .. } => {
+            return Answers::from_iter([(Question::new("nvmlInit_v2", &[]), Answer::refused(*code))]);
+        }
+        SessionState::NoLibrary { .. } | SessionState::Refused { .. } | SessionState::NotStarted => {
+            return Answers::default();
+        }
+        SessionState::Answering | SessionState::Hung(_) | SessionState::Died { .. } => {}
+    }
     let (machine, deadline) = (&mut opened.machine, opened.deadline);
     let gpus: Vec<u32> = opened.snapshot.gpus.iter().map(|gpu| gpu.index).collect();
     let mut first = DriverSession::questions();

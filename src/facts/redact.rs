@@ -147,8 +147,7 @@ impl Redactor {
 
     /// The pseudonym of one identity; placeholders and all zeros stay.
     fn pseudonym(&mut self, original: &str) -> String {
-        let is_placeholder = PLACEHOLDERS.contains(&original.to_lowercase().as_str());
-        if is_placeholder || original.bytes().all(|b| matches!(b, b'0' | b'-')) {
+        if is_placeholder(original) {
             return original.to_owned();
         }
         if let Some(known) = self.learned.get(original).or_else(|| self.learned.get(&original.to_lowercase())) {
@@ -183,6 +182,11 @@ impl Redactor {
         }
         redacted
     }
+}
+
+/// Whether a serial or id is what a factory leaves where it enters none.
+pub fn is_placeholder(text: &str) -> bool {
+    PLACEHOLDERS.contains(&text.to_lowercase().as_str()) || text.bytes().all(|b| matches!(b, b'0' | b'-'))
 }
 
 fn is_identity(path: &str) -> bool {

@@ -23,6 +23,8 @@ pub struct Capture<'a> {
     pub recording: &'a Recording,
     /// One line for people: what host this is, without its name.
     pub title: String,
+    /// Events that a folder cannot carry, by their names in `fixture.toml`, e.g. `library-missing`.
+    pub events: Vec<String>,
     /// The class that a run on it passes as `--class`.
     pub class: Option<String>,
     /// Writes identities as they are instead of pseudonyms.
@@ -131,8 +133,10 @@ impl Capture<'_> {
     fn fixture_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let class = self.class.as_ref().map(|class| format!("class = {}\n", quoted(class))).unwrap_or_default();
+        let event = |event: &String| format!("[[event]]\nwhat = {}\n\n", quoted(event));
+        let events: String = self.events.iter().map(event).collect();
         format!(
-            "format = 1\ntitle = {}\nprovenance = \"captured\"\nsource = {}\n{class}\n\
+            "format = 1\ntitle = {}\nprovenance = \"captured\"\nsource = {}\n{class}\n{events}\
              # What a run must decide is for a person to say:\n\
              # [expect]\n# decision = \"accepted\"\n# steps = []\n",
             quoted(&self.title),

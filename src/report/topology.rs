@@ -20,6 +20,9 @@ const LEGEND: &[(&str, &str)] = &[
 
 /// The screen, at most 80 columns, each line ended.
 pub fn text(topology: &Topology) -> String {
+    if topology.gpus.is_empty() {
+        return "no NVIDIA GPU on the PCI bus, and the driver shows none\n".to_owned();
+    }
     let mut lines = matrix(topology);
     lines.extend(legend(topology));
     lines.push(String::new());
@@ -161,39 +164,48 @@ fn cell(reading: &Reading<String>) -> String {
     }
 }
 
-/// One line where all pairs say the same of a capability, a matrix where they do not.
+/// One line where all pairs of the driver's GPUs say the same of a capability, a matrix where they do not.
 fn peer_to_peer(topology: &Topology) -> Vec<String> {
+    // GPUs that the driver does not show stand last and have nothing to say here.
+    let shown = topology.gpus.iter().filter(|gpu| gpu.index.is_some()).count();
     let mut same: Vec<(&str, Vec<&str>)> = Vec::new();
-    let mut matrices = Vec::new();
-    for (capability, rows) in CAPABILITIES.iter().zip(&topology.p2p) {
-        let cells: Vec<&str> = rows.iter().flatten().copied().filter(|cell| *cell != "X").collect();
+    let mut mixed: Vec<(&[Vec<&'static str>], Vec<&str>)> = Vec::new();
+    for (capability, rows) in CAPABILITIES.into_iter().zip(&topology.p2p) {
+        let cells: Vec<&str> =
+            rows.iter().take(shown).flat_map(|row| &row[..shown]).copied().filter(|cell| *cell != "X").collect();
         match cells.first() {
             None => {}
-            Some(first) if cells.iter().all(|cell| cell == first) => {
-                match same.iter_mut().find(|(word, _)| word == first) {
-                    Some((_, capabilities)) => capabilities.push(capability),
-                    None => same.push((first, vec![capability])),
-                }
-            }
-            Some(_) => matrices.extend(peer_matrix(topology, capability, rows)),
+            Some(first) if cells.iter().all(|cell| cell == first) => gather(&mut same, *first, capability),
+            Some(_) => gather(&mut mixed, rows, capability),
         }
     }
     let mut lines: Vec<String> =
         same.iter().map(|(word, names)| format!("peer to peer  every pair {word}: {}", names.join(", "))).collect();
-    lines.extend(matrices);
+    for (rows, capabilities) in mixed {
+        lines.push(format!("peer to peer  {}", capabilities.join(", ")));
+        lines.extend(peer_matrix(&topology.gpus[..shown], rows));
+    }
     if !lines.is_empty() {
         lines.insert(0, String::new());
     }
     lines
 }
 
-fn peer_matrix(topology: &Topology, capability: &str, rows: &[Vec<&'static str>]) -> Vec<String> {
-    let names = topology.gpus.iter().map(|gpu| gpu.name.clone());
-    let mut table: Vec<Vec<String>> = vec![std::iter::once(String::new()).chain(names.clone()).collect()];
-    for (name, row) in names.zip(rows) {
-        table.push(std::iter::once(name).chain(row.iter().map(|cell| (*cell).to_owned())).collect());
+/// Puts the name under its key.
+fn gather<K: PartialEq, N>(groups: &mut Vec<(K, Vec<N>)>, key: K, name: N) {
+    match groups.iter_mut().find(|(known, _)| *known == key) {
+        Some((_, names)) => names.push(name),
+        None => groups.push((key, vec![name])),
     }
-    std::iter::once(format!("peer to peer  {capability}")).chain(align(&table)).collect()
+}
+
+fn peer_matrix(gpus: &[GpuPlace], rows: &[Vec<&'static str>]) -> Vec<String> {
+    let names = || gpus.iter().map(|gpu| gpu.name.clone());
+    let mut table: Vec<Vec<String>> = vec![std::iter::once(String::new()).chain(names()).collect()];
+    for (name, row) in names().zip(rows) {
+        table.push(std::iter::once(name).chain(row[..gpus.len()].iter().map(|cell| (*cell).to_owned())).collect());
+    }
+    align(&table)
 }
 
 /// What a technician should look at: GPUs that the driver or the bus does not show, NVLinks

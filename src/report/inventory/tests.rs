@@ -129,3 +129,14 @@ fn the_json_has_nulls_and_the_reasons_for_them() {
     assert_eq!(value["gpus"][0]["notRead"]["mig"], "not supported");
     assert_eq!(value["host"]["notRead"]["serial"], "insufficient permissions");
 }
+
+#[test]
+fn every_recorded_host_fits_a_terminal_and_has_no_mark() {
+    for host in crate::host::replay::healthy_hosts() {
+        let text = text(&crate::host::replay::snapshot(&host));
+        for line in text.lines() {
+            assert!(unicode_width::UnicodeWidthStr::width(line) <= LINE && !line.ends_with('…'), "{host}: {line}");
+        }
+        assert!(!text.contains("! ") && !text.contains("? "), "{host}\n{text}");
+    }
+}

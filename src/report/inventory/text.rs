@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use unicode_width::UnicodeWidthStr;
+
 use super::{GpuEntry, Host, Inventory, NotRead};
 use crate::report::columns::{LINE, align, cut};
 
@@ -38,11 +40,11 @@ fn host(host: &Host) -> Vec<String> {
     let machine: Vec<&str> = [&host.vendor, &host.product].into_iter().flatten().map(String::as_str).collect();
     let serial = match (&host.serial, host.not_read.get("serial")) {
         (Some(serial), _) => format!("serial {serial}"),
-        (None, Some(reason)) => format!("serial ? ({reason})"),
-        (None, None) => String::new(),
+        (None, Some(reason)) if reason != "not supported" => format!("serial ? ({reason})"),
+        (None, _) => String::new(),
     };
     let name = host.hostname.clone().unwrap_or_else(|| "?".to_owned());
-    vec![joined(&[name, machine.join(" "), serial])]
+    wrapped("", "  ", &[name, machine.join(" "), serial])
 }
 
 fn rest_of_host(inventory: &Inventory) -> Vec<String> {
@@ -64,12 +66,15 @@ fn rest_of_host(inventory: &Inventory) -> Vec<String> {
         count => format!("{count} NUMA nodes"),
     };
     let memory = host.memory.map_or_else(|| "?".to_owned(), size);
-    let mut lines = vec![
-        format!("  os      {}", joined(&[or(&host.os), kernel, host.os_image.clone().unwrap_or_default()])),
-        format!("  driver  {}", joined(&[version, cuda, flavour.to_owned()])),
-        format!("  cpu     {}", joined(&[format!("{sockets}{}", or(&host.cpu)), cpus, nodes])),
-        format!("  memory  {memory}"),
-    ];
+    let mut lines = Vec::new();
+    for (head, parts) in [
+        ("  os      ", vec![or(&host.os), kernel, host.os_image.clone().unwrap_or_default()]),
+        ("  driver  ", vec![version, cuda, flavour.to_owned()]),
+        ("  cpu     ", vec![format!("{sockets}{}", or(&host.cpu)), cpus, nodes]),
+        ("  memory  ", vec![memory]),
+    ] {
+        lines.extend(wrapped(head, "          ", &parts));
+    }
     if let Some(trouble) = &driver.trouble {
         lines.push(format!("! driver  {trouble}"));
     }
@@ -200,6 +205,24 @@ fn unread(gpus: &[&GpuEntry]) -> Vec<String> {
 
 fn joined(parts: &[String]) -> String {
     parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(" · ")
+}
+
+/// The parts after the head, in as many lines as it takes; the later ones are indented.
+fn wrapped(head: &str, indent: &str, parts: &[String]) -> Vec<String> {
+    let mut lines = vec![head.to_owned()];
+    let mut is_empty = true;
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        let line = lines.last().map(String::as_str).unwrap_or_default();
+        let longer = if is_empty { format!("{line}{part}") } else { format!("{line} · {part}") };
+        if is_empty || longer.width() <= LINE {
+            lines.pop();
+            lines.push(longer);
+        } else {
+            lines.push(format!("{indent}{part}"));
+        }
+        is_empty = false;
+    }
+    lines
 }
 
 /// Bytes with the binary unit that leaves one to four digits.

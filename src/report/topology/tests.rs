@@ -101,6 +101,22 @@ fn a_gpu_with_links_down_and_one_that_is_hidden_are_remarked() {
 }
 
 #[test]
+fn pairs_that_differ_in_a_capability_show_a_matrix_once() {
+    let mut snapshot = replay::snapshot("rtx-5090-2");
+    assert!(!text(&Topology::of(&snapshot)).contains("X    GNS"));
+    for index in [0, 1] {
+        snapshot.pairs[0].p2p[index] = Reading::Value(0);
+    }
+    let shown = text(&Topology::of(&snapshot));
+    assert!(shown.contains("peer to peer  read, write\n      GPU0  GPU1\nGPU0  X     OK\nGPU1  GNS   X\n"), "{shown}");
+}
+
+#[test]
+fn a_host_without_gpu_says_so() {
+    assert!(text(&Topology::default()).starts_with("no NVIDIA GPU"));
+}
+
+#[test]
 fn the_json_carries_the_matrix_and_the_places() {
     let json = json(&Topology::of(&replay::snapshot("rtx-5090-2"))).unwrap();
     let value: serde_json::Value = serde_json::from_str(&json).unwrap();
