@@ -69,6 +69,28 @@ fn the_real_driver_library_without_a_gpu_is_rejected_with_its_own_return_code() 
     assert_eq!(driver["status"], "failed");
     let finding = &driver["findings"][0];
     assert_eq!(finding["code"], "driver-not-loaded");
-    assert!(finding["found"].as_str().unwrap().contains("NVML 9"), "{finding:#}");
+    assert_eq!(details["inventory"].get("nvmlLibrary").is_some(), true, "the real library was found and hashed");
     assert!(record_of(&state).exists());
+}
+
+/// The session child alone, told that a driver is loaded, so that the real library speaks for itself.
+#[test]
+fn the_real_library_says_nvml_9_through_our_session() {
+    let fetched = Command::new("bash").arg("tests/real-driver.sh").status().unwrap();
+    assert!(fetched.success());
+    let folder = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
+    let executable = folder.path().join("nodegate");
+    fs::copy(assert_cmd::cargo::cargo_bin("nodegate"), &executable).unwrap();
+    let overlay = fs::canonicalize("target/real-driver/lib").unwrap();
+    let request =
+        serde_json::json!({ "origin": "live", "root": "/", "nvml": null, "cuda": null, "driver_loaded": true });
+    let script = format!(
+        "mount -t overlay overlay -o lowerdir={}:/usr/lib/x86_64-linux-gnu /usr/lib/x86_64-linux-gnu && echo '{request}' | setpriv --reuid=65534 --regid=65534 --clear-groups {} __job session",
+        overlay.display(),
+        executable.display()
+    );
+    let output = Command::new("unshare").args(["--mount", "sh", "-c", &script]).output().unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout);
+    assert!(answer.contains("\"code\":9"), "{answer} {}", String::from_utf8_lossy(&output.stderr));
+    assert!(!Path::new("/dev/nvidiactl").exists(), "the real library made a device node");
 }

@@ -170,6 +170,12 @@ impl Driver {
 }
 
 fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
+    if is_without_modules(facts) {
+        return look.find(
+            module_missing(look.subject())
+                .compared("kernel module nvidia loaded", "a kernel without loadable modules, and no driver in it"),
+        );
+    }
     let Some(modules) = look.require(&facts.host.kernel.modules, "/proc/modules") else { return };
     judge_nouveau(modules, look);
     match modules.get("nvidia").map(|module| module.state.as_str()) {
@@ -202,6 +208,20 @@ fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
         }
         None => look.find(module_missing(look.subject())),
     }
+}
+
+/// A kernel built without modules has no `/proc/modules`; the driver could then only be built in, and
+/// would show its version.
+fn is_without_modules(facts: &Snapshot) -> bool {
+    let (kernel, driver) = (&facts.host.kernel, &facts.host.driver);
+    [
+        kernel.modules.as_ref().map(|_| ()),
+        driver.module_version.as_ref().map(|_| ()),
+        driver.version_text.as_ref().map(|_| ()),
+    ]
+    .iter()
+    .all(|reading| *reading == Reading::Unsupported)
+        && facts.driver.session != SessionState::Answering
 }
 
 fn module_missing(host: Subject) -> Finding {

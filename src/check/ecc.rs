@@ -54,8 +54,10 @@ impl Ecc {
         let judgement = each_gpu(facts, |look, gpu| {
             if self.judge_mode(&gpu.ecc_mode, look) {
                 self.judge_counters(gpu, look);
+                self.judge_sram(gpu, look);
+            } else if self.mode != EccMode::On {
+                self.judge_sram(gpu, look);
             }
-            self.judge_sram(gpu, look);
         });
         judgement.close(match self.mode {
             EccMode::On => "on, no uncorrectable errors",

@@ -100,7 +100,9 @@ impl GpuInventory {
             return silent;
         }
         self.judge_count(facts, &absent, &roster, &mut judgement);
-        for bus_id in &present {
+        // Without a driver the bus alone was looked at, and no card is blamed for not being in it.
+        let looked_at = if facts.driver.is_answering() { &present } else { &BTreeSet::new() };
+        for bus_id in looked_at {
             let mut look = Look::at(&mut judgement, Subject::gpu(*bus_id));
             self.judge_address(facts, *bus_id, &roster, &mut look);
             look.end();

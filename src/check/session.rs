@@ -37,7 +37,11 @@ pub fn silent(snapshot: &Snapshot) -> Option<Outcome> {
 }
 
 fn no_library(searched: &[String]) -> Finding {
-    let places = if searched.is_empty() { "no known place".to_owned() } else { searched.join(", ") };
+    let places = match searched {
+        [] => "no known place".to_owned(),
+        [first] => first.clone(),
+        [first, rest @ ..] => format!("{first} or {} other places", rest.len()),
+    };
     Finding::new(Grade::Failed, "library-missing", Subject::host(), "Driver library missing", Action::Configure)
         .compared("libnvidia-ml.so.1 in one of the known places", format!("none in {places}"))
         .advise("Install the NVIDIA driver with its user-space libraries (in a container: NVIDIA_DRIVER_CAPABILITIES=utility,compute); run again.")

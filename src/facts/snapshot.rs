@@ -172,8 +172,10 @@ impl Snapshot {
             .or_else(|| function.and_then(|function| function.upstream.iter().rev().find_map(on_path)));
         from_bus.or_else(|| {
             let gpus = self.gpus_by_bus_id();
-            let module = gpus.get(&bus_id).and_then(|gpu| gpu.module_id.value().copied());
-            module.map(|module| format!("module {module}"))
+            let module = gpus.get(&bus_id).and_then(|gpu| gpu.module_id.value().copied())?;
+            // Cards that are no modules all give the same number: it names none of them.
+            let namesakes = gpus.values().filter(|gpu| gpu.module_id.value() == Some(&module));
+            (namesakes.count() == 1).then(|| format!("module {module}"))
         })
     }
 }

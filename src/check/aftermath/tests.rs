@@ -1,3 +1,5 @@
+//! Tests of `aftermath` on facts made for them.
+
 use super::*;
 use crate::check::sample::{self, assert_never_passes_unread, assert_outcome, unread, unread_optional};
 use crate::facts::gpu::RemappedRows;

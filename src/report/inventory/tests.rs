@@ -1,3 +1,5 @@
+//! Tests of the inventory on facts made for them.
+
 use super::*;
 use crate::facts::gpu::{Memory, Mode, PciInfo};
 use crate::facts::host::PciFunction;
