@@ -1,3 +1,5 @@
+//! Tests of the drawing on the recorded hosts.
+
 use super::*;
 use crate::host::replay;
 
