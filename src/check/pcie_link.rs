@@ -37,7 +37,7 @@ impl PcieLink {
             let function = gpu.bus_id().and_then(|bus_id| facts.host.pci.get(&bus_id));
             self.judge_gpu(gpu, function.map_or(&unlinked, |function| &function.link), look);
         });
-        judgement.close(&format!("x{} on every GPU, generation {} outside idle states", self.width, self.generation))
+        judgement.close(&format!("x{} and generation {} on every GPU that is awake", self.width, self.generation))
     }
 
     fn judge_gpu(&self, gpu: &Gpu, kernel: &PciLink, look: &mut Look<'_>) {

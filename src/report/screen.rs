@@ -88,7 +88,6 @@ fn verdict(details: &Details, typeface: Typeface) -> String {
         1 => ", 1 problem".to_owned(),
         count => format!(", {count} problems"),
     };
-    let milliseconds: u64 = details.steps.iter().map(|step| step.duration_ms).sum();
     let mut marks = String::new();
     for (marked, mark) in [
         (details.simulated, " · SIMULATED HOST"),
@@ -100,12 +99,22 @@ fn verdict(details: &Details, typeface: Typeface) -> String {
         }
     }
     format!(
-        "{} for stage {} at level {}{problems}, {:.1} s{marks}",
+        "{} for stage {} at level {}{problems}{}{marks}",
         typeface.paint(&word, colour),
         details.stage,
         details.level,
-        milliseconds as f64 / 1000.0
+        took(details)
     )
+}
+
+/// The run's wall time, opening of the driver included, which no step's own time shows.
+fn took(details: &Details) -> String {
+    let time = |text: &str| text.parse::<jiff::Timestamp>();
+    match (time(&details.started_at), time(&details.finished_at)) {
+        (Ok(started), Ok(finished)) => format!(", {:.1} s", finished.duration_since(started).as_secs_f64()),
+        // A record made elsewhere may carry other texts; then no time is told.
+        _ => String::new(),
+    }
 }
 
 /// Findings that differ only in their subject, told once with every place.
