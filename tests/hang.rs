@@ -148,3 +148,14 @@ fn a_signal_ends_the_run_with_a_signed_undecided_record() {
         assert!(record_of(&state).exists());
     }
 }
+
+#[test]
+fn a_host_that_is_not_up_yet_is_waited_for_and_every_attempt_is_in_the_record() {
+    let began = Instant::now();
+    let ran = run_fixture(&support::host("h100-fabric-in-progress"), &["--wait-ready", "5 s"]);
+    assert!(began.elapsed() > Duration::from_secs(3), "it did not wait: {:?}", began.elapsed());
+    let details = ran.details();
+    assert_eq!(ran.status(), 2);
+    assert!(step(&details, "driver")["attempts"].as_u64().unwrap() >= 2, "{details:#}");
+    assert!(details["notices"].to_string().contains("fabric"), "{}", details["notices"]);
+}

@@ -58,7 +58,9 @@ pub enum Demand {
 
 impl Check for Driver {
     fn run(&self, context: &mut Context<'_>) -> Outcome {
-        self.judge(context.opening, context.machine.source.origin)
+        let mut outcome = self.judge(context.opening, context.machine.source.origin);
+        outcome.attempts = context.openings;
+        outcome
     }
 }
 

@@ -12,6 +12,7 @@ pub mod gpu_inventory;
 mod look;
 pub mod memory_repair;
 pub mod mig;
+pub mod nvlink;
 pub mod pcie_link;
 pub mod power;
 #[cfg(test)]
@@ -42,6 +43,8 @@ pub struct Context<'a> {
     pub opening: &'a Snapshot,
     /// The doorway to more readings.
     pub machine: &'a mut Machine,
+    /// How often the machine was opened until it was ready (`--wait-ready`); 1 without waiting.
+    pub openings: u32,
     /// When this step must have ended.
     pub deadline: Instant,
     /// Readings after each step that has run, for `aftermath`.
@@ -120,6 +123,16 @@ pub const KINDS: &[Kind] = &[
         parameters: &["generation", "width", "idle-states"],
         explanation: include_str!("pcie_link.md"),
         build: build::<pcie_link::PcieLink>,
+    },
+    Kind {
+        id: "nvlink",
+        proves: "each GPU's NVLinks are active at full speed and its fabric is set up",
+        cost: [0.1, 0.1, 0.1],
+        idle: false,
+        privileges: "",
+        parameters: &["links", "speed", "fabric"],
+        explanation: include_str!("nvlink.md"),
+        build: build::<nvlink::NvLink>,
     },
     Kind {
         id: "ecc",

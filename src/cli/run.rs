@@ -11,7 +11,7 @@ use crate::check::KINDS;
 use crate::event::Event;
 use crate::exit::Ending;
 use crate::facts::{HostFacts, Snapshot};
-use crate::gate::{self, Account};
+use crate::gate::{self, Account, Opening};
 use crate::host::{Machine, Origin, Source, clock, machine};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
@@ -84,12 +84,19 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     let _lock = lock::take(store.folder())?;
 
     let mut reporter = Output::new(arguments.format, out);
-    let (mut machine, opening) = ready(&prepared.source, arguments.wait_ready, &mut reporter);
+    let Ready { mut machine, snapshot: opening, openings, waited_for } =
+        ready(&prepared.source, arguments.wait_ready, &mut reporter);
     let run_id = uuid::Uuid::now_v7().to_string();
-    let notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
+    let mut notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
+    notices.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
     announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
-    let verdict =
-        gate::run(&mut plan, &mut machine, &opening, &interrupt::interrupted, &mut |event| reporter.hear(event));
+    let verdict = gate::run(
+        &mut plan,
+        &mut machine,
+        &Opening { snapshot: &opening, openings },
+        &interrupt::interrupted,
+        &mut |event| reporter.hear(event),
+    );
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
     machine.close();
 
@@ -163,19 +170,27 @@ fn distrust_environment(plan: &mut Plan) {
     }
 }
 
+/// A machine that is up, or that was not within the patience.
+struct Ready {
+    machine: Machine,
+    snapshot: Snapshot,
+    openings: u32,
+    /// The last reason to wait.
+    waited_for: Option<String>,
+}
+
 /// Opens the machine; with `--wait-ready`, again and again until it is up or the time is over.
-fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter) -> (Machine, Snapshot) {
+fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter) -> Ready {
     let until = Instant::now() + patience.map_or(Duration::ZERO, Seconds::duration);
-    let mut attempt = 1;
+    let (mut openings, mut waited_for) = (1, None);
     loop {
-        let (machine, opening) = Machine::open(source.clone(), Instant::now() + place::PATIENCE);
-        let Some(reason) = gate::not_ready_yet(&opening) else { return (machine, opening) };
-        if !clock::pause(RETRY, until) {
-            return (machine, opening);
-        }
+        let (machine, snapshot) = Machine::open(source.clone(), Instant::now() + place::PATIENCE);
+        let not_yet = gate::not_ready_yet(&snapshot).filter(|_| clock::pause(RETRY, until));
+        let Some(reason) = not_yet else { return Ready { machine, snapshot, openings, waited_for } };
         machine.close();
-        reporter.hear(&Event::Waiting { reason, attempt });
-        attempt += 1;
+        reporter.hear(&Event::Waiting { reason: reason.clone(), attempt: openings });
+        openings += 1;
+        waited_for = Some(reason);
     }
 }
 

@@ -123,6 +123,9 @@ pub struct Fabric {
     pub cluster_uuid: String,
     #[serde(default)]
     pub health_mask: u32,
+    /// 0 not told, 1 healthy, 2 unhealthy, 3 limited capacity (version 3 of the call).
+    #[serde(default)]
+    pub health_summary: u32,
 }
 
 /// `nvmlPlatformInfo_t`: where the board sits, as the platform says.
@@ -252,6 +255,7 @@ pub struct Gpu {
     pub compute_processes: Reading<Vec<GpuProcess>>,
     pub graphics_processes: Reading<Vec<GpuProcess>>,
     // NVLink and fabric.
+    pub nvlink_count: Reading<u32>,
     pub nvlinks: Vec<NvLink>,
     pub fabric: Reading<Fabric>,
 }
@@ -510,6 +514,7 @@ impl Gpu {
             gsp_mode: ask!("nvmlDeviceGetGspFirmwareMode"),
             compute_processes: ask!("nvmlDeviceGetComputeRunningProcesses_v3"),
             graphics_processes: ask!("nvmlDeviceGetGraphicsRunningProcesses_v3"),
+            nvlink_count: ask!("nvmlDeviceGetFieldValues", field::NVLINK_COUNT, 0),
             nvlinks: (0..link_count(index, answers)).map(|link| nvlink(index, link, answers)).collect(),
             fabric: ask!("nvmlDeviceGetGpuFabricInfoV"),
         }

@@ -31,6 +31,14 @@ pub struct Verdict {
     pub reason: Option<String>,
 }
 
+/// The machine as it was when the run began.
+#[derive(Clone, Copy, Debug)]
+pub struct Opening<'a> {
+    pub snapshot: &'a Snapshot,
+    /// How often it was opened until it was ready.
+    pub openings: u32,
+}
+
 /// Why a run ends before its last step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
@@ -54,12 +62,13 @@ impl Stop {
 pub fn run(
     plan: &mut Plan,
     machine: &mut Machine,
-    opening: &Snapshot,
+    opening: &Opening<'_>,
     interrupted: &dyn Fn() -> bool,
     listen: &mut dyn FnMut(&Event),
 ) -> Verdict {
     let end = Instant::now() + plan.deadline;
-    let mut run = Run { machine, opening, end, pulses: Vec::new(), steps: Vec::new(), listen };
+    let Opening { snapshot: opening, openings } = *opening;
+    let mut run = Run { machine, opening, openings, end, pulses: Vec::new(), steps: Vec::new(), listen };
     let waivers = std::mem::take(&mut plan.waivers);
     let mut stop = None;
     for (index, planned) in plan.steps.iter_mut().enumerate() {
@@ -76,6 +85,7 @@ pub fn run(
 struct Run<'a> {
     machine: &'a mut Machine,
     opening: &'a Snapshot,
+    openings: u32,
     end: Instant,
     pulses: Vec<Pulse>,
     steps: Vec<Step>,
@@ -136,6 +146,7 @@ impl Run<'_> {
         };
         let outcome = check.run(&mut Context {
             opening: self.opening,
+            openings: self.openings,
             machine: self.machine,
             deadline: (Instant::now() + planned.timeout).min(self.end),
             pulses: &self.pulses,

@@ -29,6 +29,7 @@ fn version_3(driver: &Driver, arguments: &[u32]) -> Result<Value, Code> {
     Ok(json!({
         "state": info.state, "status": info.status, "cliqueId": info.cliqueId,
         "clusterUuid": cluster(&info.clusterUuid), "healthMask": info.healthMask,
+        "healthSummary": info.healthSummary,
     }))
 }
 
