@@ -57,7 +57,14 @@ impl Machine {
 
     /// Asks the driver more. After a hang every answer is `WEDGED`.
     pub fn ask(&mut self, questions: &[Question], deadline: Instant) -> Answers {
-        self.session.ask(questions, deadline)
+        let began = Instant::now();
+        let answers = self.session.ask(questions, deadline);
+        tracing::debug!(questions = questions.len(), took = ?began.elapsed(), "asked the driver");
+        for (question, answer) in answers.iter() {
+            // Made only where somebody listens.
+            tracing::trace!(answer = printable(&format!("{answer:?}"), 200), "{question}");
+        }
+        answers
     }
 
     /// A whole new snapshot.
@@ -69,7 +76,7 @@ impl Machine {
     /// The counters of every GPU that the opening snapshot has.
     pub fn pulse(&mut self) -> Answers {
         let questions: Vec<Question> = (0..self.gpus).flat_map(Gpu::pulse).collect();
-        self.session.ask(&questions, Instant::now() + PULSE_PATIENCE)
+        self.ask(&questions, Instant::now() + PULSE_PATIENCE)
     }
 
     /// Tells a simulated machine that this step begins, so that its later events befall it.
