@@ -154,7 +154,8 @@ impl Machine {
 /// reading of a host that could not be read is `Unasked`, which no check takes for good.
 pub fn host_facts(source: &Source, deadline: Instant) -> (HostFacts, Option<String>) {
     let left = deadline.saturating_duration_since(Instant::now()).min(HOST_PATIENCE);
-    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": source.root }), left);
+    let root = absolute(source.clone()).root;
+    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": root }), left);
     let problem = match read {
         Ok(Ok(host)) => return (host, None),
         Ok(Err(message)) => message,
