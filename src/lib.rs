@@ -26,6 +26,7 @@ pub mod isolate;
 // Layer 4: the doorways.
 #[expect(clippy::disallowed_methods, reason = "a doorway: files, clocks and waiting end here")]
 pub mod host;
+pub mod wire;
 
 // Layer 6: the checks.
 pub mod check;
@@ -37,6 +38,9 @@ pub mod plan;
 pub mod gate;
 pub mod record;
 pub mod report;
+
+// Layer 9: the record on its way.
+pub mod deliver;
 
 // Layer 10: the edge.
 pub mod cli;

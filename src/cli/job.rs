@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use crate::host::{fixture, read, session};
 use crate::isolate::serve_one;
+use crate::wire;
 
 /// Runs the job of this name with the parent at stdin and stdout.
 pub fn serve(name: &str) -> ExitCode {
@@ -25,4 +26,5 @@ const JOBS: &[Job] = &[
     ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),
+    ("post", || serve_one(wire::serve_post_job)),
 ];

@@ -4,6 +4,7 @@ mod capture;
 mod checks;
 mod class;
 mod completions;
+mod delivery;
 mod input;
 mod interrupt;
 mod inventory;
@@ -38,6 +39,9 @@ use crate::report::screen;
 #[derive(Debug, Parser)]
 #[command(name = "nodegate", version, max_term_width = 100, after_help = EXAMPLES)]
 struct Arguments {
+    /// Say on standard error what is asked and how long it takes; twice for more
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
     #[command(subcommand)]
     command: Command,
 }
@@ -168,6 +172,7 @@ fn dispatch() -> Ending {
             return if error.use_stderr() { Ending::Misused } else { Ending::Accepted };
         }
     };
+    terminal::say_more(arguments.verbose);
     let mut out = terminal::Quiet::new(std::io::stdout());
     match arguments.command.run(&mut out) {
         Ok(ending) => ending,

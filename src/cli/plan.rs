@@ -82,6 +82,8 @@ pub struct Resolved {
     pub plan: Plan,
     /// The class's title.
     pub title: String,
+    /// The site's collector.
+    pub collector: site::Collector,
 }
 
 impl Selection {
@@ -117,7 +119,8 @@ impl Selection {
             today: around.today,
         };
         let plan = Plan::resolve(&inputs, kinds)?;
-        Ok(Resolved { plan, title: choice.class.title })
+        let collector = site.map(|site| site.collector).unwrap_or_default();
+        Ok(Resolved { plan, title: choice.class.title, collector })
     }
 
     /// `--class`: what looks like a path is one.

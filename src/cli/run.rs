@@ -4,10 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use super::delivery::{self, Delivery};
 use super::place::{self, Place};
 use super::plan::{Resolved, Selection};
 use super::{Failure, interrupt, lock, terminal};
 use crate::check::KINDS;
+use crate::decision::Decision;
+use crate::deliver::Target;
 use crate::event::Event;
 use crate::exit::Ending;
 use crate::facts::{HostFacts, Snapshot};
@@ -15,6 +18,7 @@ use crate::gate::{self, Account, Opening};
 use crate::host::{Machine, Origin, Source, clock, machine};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
+use crate::plan::site::Collector;
 use crate::predicate::{Agent, Operator};
 use crate::record::identity::{Documents, host_document};
 use crate::record::store::{Store, Stored};
@@ -30,6 +34,8 @@ pub struct Arguments {
     pub selection: Selection,
     #[command(flatten)]
     pub place: Place,
+    #[command(flatten)]
+    pub delivery: Delivery,
     /// Wait up to this long for a host that is still coming up, e.g. "10 min"
     #[arg(long, value_name = "DURATION")]
     pub wait_ready: Option<Seconds>,
@@ -78,7 +84,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     // The host without its driver decides the class and whose state this is, before anything is run.
     let (host, _) = machine::host_facts(&prepared.source, Instant::now() + place::PATIENCE);
     let around = arguments.place.around(&host, arguments.state.as_deref())?;
-    let Resolved { mut plan, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
+    let Resolved { mut plan, collector, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
+    let target = arguments.target(prepared.source.origin, collector)?;
     distrust_environment(&mut plan);
     let store = open_store(&around.state, prepared.source.origin, &host)?;
     let _lock = lock::take(store.folder())?;
@@ -115,7 +122,19 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
         stored.copy_to(path).map_err(Failure::broken)?;
     }
     reporter.hear(&Event::RunEnded { details: Box::new(stored.details.clone()) });
-    finish(arguments, &stored, out)
+    finish(arguments, &stored, target.as_ref(), out)
+}
+
+impl Arguments {
+    /// Where the record goes. What a recording says of a collector is not heard: it is sent only
+    /// where the command line says so, and a site file that came with it gives no key and no secret.
+    fn target(&self, origin: Origin, mut site: Collector) -> Result<Option<Target>, Failure> {
+        let own_site = self.selection.site.is_none();
+        if origin == Origin::Simulated && (own_site || self.delivery.collector.is_none()) {
+            site = Collector::default();
+        }
+        self.delivery.target(&site)
+    }
 }
 
 /// The reporter that `--format` asks for.
@@ -244,7 +263,12 @@ fn agent() -> Result<Agent, Failure> {
     Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest: Digest::of(&bytes) })
 }
 
-fn finish(arguments: &Arguments, stored: &Stored, out: &mut dyn Write) -> Result<Ending, Failure> {
+fn finish(
+    arguments: &Arguments,
+    stored: &Stored,
+    target: Option<&Target>,
+    out: &mut dyn Write,
+) -> Result<Ending, Failure> {
     match arguments.format {
         Format::Text => {
             let (path, keyid, seq) = (stored.path.display(), &stored.keyid, stored.details.seq);
@@ -256,7 +280,12 @@ fn finish(arguments: &Arguments, stored: &Stored, out: &mut dyn Write) -> Result
         }
         Format::Jsonl => {}
     }
+    let screen: Option<&mut dyn Write> = if arguments.format == Format::Text { Some(out) } else { None };
+    let delivered = target.map(|target| delivery::send(stored, target, screen)).transpose()?;
     // Standard error may be closed; the exit status still says it.
     let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload)));
-    Ok(stored.details.decision.into())
+    match (stored.details.decision, delivered) {
+        (Decision::Accepted, Some(Err(_))) if arguments.delivery.require_delivery => Ok(Ending::Undelivered),
+        (decision, _) => Ok(decision.into()),
+    }
 }

@@ -89,7 +89,7 @@ fn show(site: &Site, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "stage        {}", or_dash(site.stage.map(|stage| stage.to_string())))?;
     writeln!(out, "gpu-count    {}", or_dash(site.expect.gpu_count.as_ref().map(|count| count.value.to_string())))?;
     writeln!(out, "hostname     {}", or_dash(site.expect.hostname.as_ref().map(|name| name.value.clone())))?;
-    writeln!(out, "collector    {}", or_dash(site.collector.url.clone()))?;
+    writeln!(out, "collector    {}", or_dash(site.collector.url.as_ref().map(ToString::to_string)))?;
     writeln!(out, "receipt-key  {}", path(&site.collector.receipt_key))?;
     writeln!(out, "credential   {}", path(&site.collector.credential))?;
     writeln!(out, "state        {}", path(&site.paths.state))?;

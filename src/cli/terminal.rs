@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal, Write};
 
+use tracing::level_filters::LevelFilter;
+
 use crate::report::typeface::Typeface;
 
 /// Writes through, and turns a closed pipe into silence: `nodegate record list | head` is no error.
@@ -56,7 +58,25 @@ pub fn typeface() -> Typeface {
     }
 }
 
-/// Whether progress may be drawn on standard error.
+/// Whether progress may be drawn on standard error: not where `--verbose` writes there.
 pub fn draws_progress() -> bool {
-    io::stderr().is_terminal()
+    io::stderr().is_terminal() && !tracing::enabled!(tracing::Level::DEBUG)
+}
+
+/// What `--verbose` asks for, on standard error, with the seconds since the start.
+pub fn say_more(verbose: u8) {
+    let level = match verbose {
+        0 => return,
+        1 => LevelFilter::DEBUG,
+        _ => LevelFilter::TRACE,
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_timer(tracing_subscriber::fmt::time::uptime())
+        .with_max_level(level)
+        // A closed standard error is no reason to panic.
+        .log_internal_errors(false)
+        .finish();
+    // Nobody else sets one; if somebody did, that one stays.
+    drop(tracing::subscriber::set_global_default(subscriber));
 }

@@ -17,7 +17,7 @@ use crate::decision::{Decision, Judged, decide};
 use crate::event::Event;
 use crate::facts::Snapshot;
 use crate::host::{Machine, clock};
-use crate::ident::StepId;
+use crate::ident::{StepId, printable};
 use crate::outcome::{Finding, Outcome, Status};
 use crate::plan::{Plan, PlannedStep, Work};
 use crate::predicate::{Step, Waiver};
@@ -121,6 +121,8 @@ impl Run<'_> {
             started_at,
             duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
+        let (status, took) = (step.outcome.status().as_str(), began.elapsed());
+        tracing::debug!(step = step.id.as_str(), status, ?took, cause = printable(&step.outcome.cause, 200), "judged");
         (self.listen)(&Event::StepEnded { step: Box::new(step.clone()) });
         self.steps.push(step);
     }

@@ -57,7 +57,14 @@ impl Machine {
 
     /// Asks the driver more. After a hang every answer is `WEDGED`.
     pub fn ask(&mut self, questions: &[Question], deadline: Instant) -> Answers {
-        self.session.ask(questions, deadline)
+        let began = Instant::now();
+        let answers = self.session.ask(questions, deadline);
+        tracing::debug!(questions = questions.len(), took = ?began.elapsed(), "asked the driver");
+        for (question, answer) in answers.iter() {
+            // Made only where somebody listens.
+            tracing::trace!(answer = printable(&format!("{answer:?}"), 200), "{question}");
+        }
+        answers
     }
 
     /// A whole new snapshot.
@@ -69,7 +76,7 @@ impl Machine {
     /// The counters of every GPU that the opening snapshot has.
     pub fn pulse(&mut self) -> Answers {
         let questions: Vec<Question> = (0..self.gpus).flat_map(Gpu::pulse).collect();
-        self.session.ask(&questions, Instant::now() + PULSE_PATIENCE)
+        self.ask(&questions, Instant::now() + PULSE_PATIENCE)
     }
 
     /// Tells a simulated machine that this step begins, so that its later events befall it.
@@ -147,7 +154,8 @@ impl Machine {
 /// reading of a host that could not be read is `Unasked`, which no check takes for good.
 pub fn host_facts(source: &Source, deadline: Instant) -> (HostFacts, Option<String>) {
     let left = deadline.saturating_duration_since(Instant::now()).min(HOST_PATIENCE);
-    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": source.root }), left);
+    let root = absolute(source.clone()).root;
+    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": root }), left);
     let problem = match read {
         Ok(Ok(host)) => return (host, None),
         Ok(Err(message)) => message,

@@ -49,7 +49,9 @@ impl Child {
     pub fn start(job: &str) -> Result<Child, Broken> {
         let mut command = Command::new(super::executable());
         command.arg0("nodegate").args([JOB_ARGUMENT, job]);
-        Child::spawn(command)
+        let child = Child::spawn(command)?;
+        tracing::trace!(job, pid = child.process.as_ref().map(Process::id), "started a child");
+        Ok(child)
     }
 
     /// Starts the command: no environment, no terminal signals, no mount held by its folder.

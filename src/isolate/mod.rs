@@ -44,7 +44,14 @@ pub enum Broken {
 
 /// Runs a job that takes one request and gives one answer.
 pub fn call<Q: Serialize, A: DeserializeOwned>(job: &str, request: &Q, deadline: Duration) -> Result<A, Broken> {
-    let deadline = Instant::now() + deadline;
+    let began = Instant::now();
+    let answer = answer(job, request, began + deadline);
+    let broken = answer.as_ref().err().map(|broken| printable(&broken.to_string(), 300));
+    tracing::debug!(job, took = ?began.elapsed(), broken, "asked a child");
+    answer
+}
+
+fn answer<Q: Serialize, A: DeserializeOwned>(job: &str, request: &Q, deadline: Instant) -> Result<A, Broken> {
     let mut child = Child::start(job)?;
     child.send(request)?;
     child.finish_input();

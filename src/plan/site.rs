@@ -4,7 +4,6 @@
 //! only its owner can read.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -14,6 +13,7 @@ use crate::check::Kind;
 use crate::decision::Stage;
 use crate::ident::{BusId, Digest, FindingCode, StepId, printable};
 use crate::predicate::Waiver;
+use crate::wire::Address;
 
 use super::class;
 use super::document::{Document, Problems, nearest};
@@ -57,7 +57,7 @@ pub struct Expect {
 /// Where records go.
 #[derive(Clone, Debug, Default)]
 pub struct Collector {
-    pub url: Option<String>,
+    pub url: Option<Address>,
     /// The collector's public key, by which its receipts are checked.
     pub receipt_key: Option<PathBuf>,
     /// A file that only its owner can read (0600), with what the collector asks for.
@@ -137,7 +137,7 @@ fn expect(table: &Section<'_>) -> Expect {
 fn collector(table: &Section<'_>) -> Collector {
     table.only(&["url", "receipt-key", "credential"]);
     table.require("url");
-    let url = table.get::<Url>("url").map(|url| url.value.0);
+    let url = table.get::<Address>("url").map(|url| url.value);
     Collector { url, receipt_key: path(table, "receipt-key"), credential: path(table, "credential") }
 }
 
@@ -287,34 +287,6 @@ impl FromStr for Absolute {
     fn from_str(text: &str) -> Result<Self, NotAbsolute> {
         let path = Path::new(text);
         if path.is_absolute() && is_plain(text) { Ok(Absolute(path.to_owned())) } else { Err(NotAbsolute) }
-    }
-}
-
-/// An HTTP address without user and password.
-struct Url(String);
-
-#[derive(Debug)]
-struct UrlError(&'static str);
-
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0)
-    }
-}
-
-impl FromStr for Url {
-    type Err = UrlError;
-
-    fn from_str(text: &str) -> Result<Self, UrlError> {
-        let url: reqwest::Url =
-            text.parse().map_err(|_| UrlError("write an address, https://collector.example:8443"))?;
-        if url.host_str().is_none() || !is_plain(text) || !matches!(url.scheme(), "https" | "http") {
-            return Err(UrlError("write an address that begins with https://"));
-        }
-        if !url.username().is_empty() || url.password().is_some() {
-            return Err(UrlError("a password does not belong in an address; name a file in `credential`"));
-        }
-        Ok(Url(text.to_owned()))
     }
 }
 

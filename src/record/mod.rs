@@ -10,6 +10,7 @@ pub mod identity;
 pub mod keyfile;
 pub mod keys;
 pub mod public_key;
+pub mod receipt;
 pub mod statement;
 pub mod status;
 #[expect(clippy::disallowed_methods, reason = "the state folder is read and waited for here")]
@@ -20,6 +21,7 @@ pub mod verify;
 pub use identity::{Documents, HostDocument, NodeDocument};
 pub use keys::{Algorithm, EphemeralKey, HostKey, Signing};
 pub use public_key::PublicKey;
+pub use receipt::Receipt;
 pub use statement::{Statement, Unsigned};
 pub use store::{Store, StoreError, Stored};
 pub use verify::{Verified, VerifyError, verify};

@@ -6,6 +6,7 @@
 //! records/RUN.json                the record, a DSSE envelope
 //! records/RUN.sigstore.json       the same as a Sigstore bundle
 //! records/RUN.{host,node}.json    the documents that its subjects are the digests of
+//! records/RUN.receipt.json        the collector's signed receipt, once there is one
 //! simulated/records/…             runs on recordings, each with its throw-away RUN.pub
 //! foreign-DIGEST/                 what belonged to another machine (a cloned image)
 //! ```
@@ -108,6 +109,8 @@ pub struct Stored {
     pub path: PathBuf,
     /// SHA-256 of the payload, the record's name.
     pub payload: Digest,
+    /// SHA-256 of `host.json`.
+    pub host: Digest,
     pub keyid: String,
     pub public_key: PublicKey,
 }
@@ -116,6 +119,15 @@ impl Stored {
     /// Writes the envelope to another place too (`--record FILE`), whole or not at all.
     pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
         durable::replace(path, &self.envelope).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+    }
+
+    /// Keeps a receipt, as it came, beside the record. The caller has verified it.
+    pub fn keep_receipt(&self, receipt: &[u8]) -> Result<PathBuf, StoreError> {
+        let path = self.path.with_extension("receipt.json");
+        match durable::replace(&path, receipt) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(StoreError::Write { path, source }),
+        }
     }
 }
 
@@ -217,6 +229,7 @@ impl Store {
             bundle: Bundle::of(&envelope).to_json(),
             path,
             payload: verified.payload,
+            host: verified.host,
             keyid: verified.keyid,
             public_key: self.public_key().clone(),
         })

@@ -41,8 +41,8 @@ pub enum VerifyError {
     },
     #[error("neither a DSSE envelope nor a Sigstore bundle: {0}")]
     Shape(String),
-    #[error("payload type `{found}`: a record has `{}`", dsse::PAYLOAD_TYPE)]
-    PayloadType { found: String },
+    #[error("payload type `{found}`, expected `{expected}`")]
+    PayloadType { found: String, expected: &'static str },
     #[error("{field} is not base64")]
     Base64 {
         field: &'static str,
@@ -74,9 +74,7 @@ impl VerifyError {
 
 /// Verifies a DSSE envelope or a Sigstore bundle with any of these keys.
 pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError> {
-    let envelope = read_envelope(bytes)?;
-    let payload = decode("payload", &envelope.payload)?;
-    let key = signer(&envelope, &payload, keys)?;
+    let (payload, key) = verify_payload(bytes, dsse::PAYLOAD_TYPE, keys)?;
     let statement = read_statement(&payload)?;
     let subject = |name: &str| {
         statement
@@ -93,19 +91,33 @@ pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError>
     })
 }
 
+/// The payload of an envelope of exactly this type, and the key of these that signed it. What
+/// the payload means is the caller's.
+pub(super) fn verify_payload<'a>(
+    bytes: &[u8],
+    payload_type: &'static str,
+    keys: &'a [PublicKey],
+) -> Result<(Vec<u8>, &'a PublicKey), VerifyError> {
+    let envelope = read_envelope(bytes, payload_type)?;
+    let payload = decode("payload", &envelope.payload)?;
+    let key = signer(&envelope, &payload, keys)?;
+    Ok((payload, key))
+}
+
 /// The envelope in these bytes, be it alone or in a bundle. Nothing is verified.
-pub fn read_envelope(bytes: &[u8]) -> Result<Envelope, VerifyError> {
+fn read_envelope(bytes: &[u8], payload_type: &'static str) -> Result<Envelope, VerifyError> {
     if bytes.len() > dsse::MAXIMUM_BYTES {
         return Err(VerifyError::TooLarge { bytes: bytes.len() });
     }
-    let value = strict::parse(bytes).map_err(|source| VerifyError::Json { what: "the record", source })?;
-    let envelope = if value.get("dsseEnvelope").is_some() || value.get("mediaType").is_some() {
+    let value = strict::parse(bytes).map_err(|source| VerifyError::Json { what: "the envelope", source })?;
+    let envelope: Envelope = if value.get("dsseEnvelope").is_some() || value.get("mediaType").is_some() {
         from_bundle(value)?
     } else {
         serde_json::from_value(value).map_err(|error| shape(&error))?
     };
-    if envelope.payload_type != dsse::PAYLOAD_TYPE {
-        return Err(VerifyError::PayloadType { found: printable(&envelope.payload_type, 80) });
+    if envelope.payload_type != payload_type {
+        let found = printable(&envelope.payload_type, 80);
+        return Err(VerifyError::PayloadType { found, expected: payload_type });
     }
     Ok(envelope)
 }

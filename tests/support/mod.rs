@@ -106,6 +106,7 @@ pub fn record_of(state: &Path) -> PathBuf {
             && !name.ends_with(".sigstore.json")
             && !name.ends_with(".host.json")
             && !name.ends_with(".node.json")
+            && !name.ends_with(".receipt.json")
     };
     found.retain(is_record);
     assert_eq!(found.len(), 1, "one record expected under {}: {found:?}", state.display());
