@@ -118,10 +118,27 @@ fn a_gpu_that_went_is_lost_or_gone() {
         closing.gpus[0] = Gpu { index: 0, handle: lost, pci: Reading::Failed(Code::GPU_IS_LOST), ..Gpu::default() };
     };
     after(lose, "failed", &[("gpu-lost", GPU)]);
-    after(|closing| drop(closing.gpus.remove(0)), "failed", &[("gpu-gone", GPU)]);
+    let drop_first = |closing: &mut Snapshot| {
+        closing.gpus.remove(0);
+        closing.driver.device_count = Reading::Value(1);
+    };
+    after(drop_first, "failed", &[("gpu-gone", GPU)]);
     after(|closing| drop(closing.host.pci.remove(&sample::bus_id(0))), "failed", &[("gpu-gone", GPU)]);
     let opening = sample::host(1);
     assert_outcome(&check().judge(&opening, &sample::host(2), &[]), "undecided", &[("gpu-appeared", "0000:2b:00.0")]);
+}
+
+#[test]
+fn a_closing_look_that_failed_makes_no_gpu_go() {
+    for state in unread::<u32>() {
+        let opening = sample::host(1);
+        let mut closing = opening.clone();
+        (closing.driver.device_count, closing.gpus) = (state.clone(), Vec::new());
+        assert_eq!(check().judge(&opening, &closing, &[]).status().as_str(), "undecided", "{state:?}");
+        let mut closing = opening.clone();
+        closing.host = crate::facts::HostFacts { pci_listing: state.clone(), ..Default::default() };
+        assert_eq!(check().judge(&opening, &closing, &[]).status().as_str(), "undecided", "{state:?}");
+    }
 }
 
 #[test]
