@@ -91,6 +91,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     let verdict =
         gate::run(&mut plan, &mut machine, &opening, &interrupt::interrupted, &mut |event| reporter.hear(event));
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
+    let log_end = machine.log_end();
     machine.close();
 
     let account = Account {
@@ -100,6 +101,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
         operator: operator(arguments),
         started_at,
         boot_ids: boot_ids.into_iter().flatten().map(|id| printable(id.trim(), 40)).collect(),
+        log_end,
         notices,
     };
     let details = gate::account(&plan, &opening, verdict, account);
@@ -154,7 +156,7 @@ const BENDING: [&str; 3] = ["LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES"];
 
 #[expect(clippy::disallowed_methods, reason = "the edge reads the environment")]
 fn distrust_environment(plan: &mut Plan) {
-    let set = BENDING.iter().filter(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()));
+    let set = BENDING.iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     let names: Vec<&str> = set.copied().collect();
     if !names.is_empty() {
         plan.can_accept = false;
