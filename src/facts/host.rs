@@ -181,7 +181,7 @@ pub struct KernelLog {
 /// How much of the log we saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogExtent {
-    /// Sequence numbers of the first and last record that were there.
+    /// Sequence numbers of the first record from which on none is missing, and of the last.
     pub first: u64,
     pub last: u64,
     /// Whether the record 0 of this boot was still there; if not, earlier Xids may be lost.

@@ -1,6 +1,6 @@
 //! What rose on one GPU between the first reading and the last.
 
-use super::Aftermath;
+use super::{Aftermath, state};
 use crate::check::Pulse;
 use crate::check::look::Look;
 use crate::check::memory_repair::judge_recovery;
@@ -44,6 +44,7 @@ impl Change<'_> {
         self.judge_uncorrected(after, look);
         self.judge_limited(after, limits, look);
         self.judge_rows(&after.remapped_rows, look);
+        state::judge(self.gpu, after, look);
         if self.gpu.recovery_action != after.recovery_action {
             judge_recovery(&after.recovery_action, look);
         }
