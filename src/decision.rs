@@ -80,6 +80,10 @@ words! {
 /// Checks without which nothing is accepted, unless the class says that one does not apply.
 pub const FLOOR: [&str; 6] = ["driver", "gpu-inventory", "pcie-link", "ecc", "memory-repair", "aftermath"];
 
+/// Those of the floor that mean something on every host with a GPU: a class cannot declare them
+/// away, for then nothing would be known of which machine was accepted.
+pub const CORE: [&str; 3] = ["driver", "gpu-inventory", "aftermath"];
+
 /// One step with what came out of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Judged<'a> {
@@ -92,13 +96,18 @@ pub struct Judged<'a> {
 /// Decides. `can_accept` is false where the class (`generic`) may reject but not accept.
 ///
 /// Design §2: any `must` step failed → rejected; else any undecided or skipped → undecided;
-/// else the floor decides between accepted and undecided.
+/// else the floor decides between accepted and undecided. A step of [`CORE`] that is absent by
+/// class does not stand for it.
 pub fn decide(steps: &[Judged<'_>], can_accept: bool) -> Decision {
     let required = || steps.iter().filter(|step| step.require == Require::Must);
     if required().any(|step| step.outcome.status() == Status::Failed) {
         return Decision::Rejected;
     }
-    let floor_stands = FLOOR.iter().all(|check| required().any(|step| step.check.as_str() == *check));
+    let floor_stands = FLOOR.iter().all(|check| {
+        let core = CORE.contains(check);
+        let stands = |step: &Judged<'_>| !core || step.outcome.status() != Status::Absent;
+        required().any(|step| step.check.as_str() == *check && stands(step))
+    });
     if can_accept && floor_stands && required().all(|step| is_settled(step.outcome)) {
         Decision::Accepted
     } else {

@@ -138,6 +138,10 @@ pub struct Clock {
     /// Microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maximum_error: Option<i64>,
+    /// Number of the kernel log's last record that this run saw. What comes after it in the same
+    /// boot is new, whatever has been done to the clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_end: Option<u64>,
 }
 
 /// What the host has, short: the full readings are evidence beside the record.

@@ -70,10 +70,13 @@ impl<U: Unit> Quantity<U> {
     }
 }
 
+/// Thirty years in seconds: longer times mean nothing here, and clocks cannot count to all of them.
+const LONGEST: f64 = 1e9;
+
 impl Seconds {
-    /// The same time for the standard library. A negative time is refused when parsed.
+    /// The same time for the standard library. A negative or endless time is refused when parsed.
     pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.number().max(0.0))
+        Duration::from_secs_f64(self.number().clamp(0.0, LONGEST))
     }
 }
 
@@ -102,11 +105,12 @@ impl<U: Unit> FromStr for Quantity<U> {
         let number: f64 = trimmed[..end].parse().map_err(|_| wrong())?;
         let spelling = trimmed[end..].trim_start();
         let (_, factor) = U::SPELLINGS.iter().find(|(s, _)| *s == spelling).ok_or_else(wrong)?;
-        let negative_time = U::QUANTITY == SecondUnit::QUANTITY && number < 0.0;
-        if !number.is_finite() || negative_time {
+        let number = number * factor;
+        let no_time = U::QUANTITY == SecondUnit::QUANTITY && !(0.0..=LONGEST).contains(&number);
+        if !number.is_finite() || no_time {
             return Err(wrong());
         }
-        Ok(Quantity::new(number * factor))
+        Ok(Quantity::new(number))
     }
 }
 
@@ -144,6 +148,13 @@ mod tests {
     fn a_wrong_unit_is_refused_by_name() {
         let error = "83 F".parse::<Celsius>().unwrap_err().to_string();
         assert!(error.contains("83 F") && error.contains("temperature"), "{error}");
+        let digits = "9".repeat(308);
+        for text in [format!("{digits} TB"), format!("{digits} TiB")] {
+            assert!(text.parse::<Bytes>().is_err(), "{text}");
+        }
+        for text in [&format!("{digits} h"), "1000000001 s", "99999999999999999999 s"] {
+            assert!(text.parse::<Seconds>().is_err(), "{text}");
+        }
         for text in ["", "5", "s", "-1 s", "1e9 s", "NaN s", "5 parsecs"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nodegate::decision::{Decision, FLOOR, Judged, Require, decide};
+use nodegate::decision::{CORE, Decision, FLOOR, Judged, Require, decide};
 use nodegate::ident::{CheckId, StepId, Subject};
 use nodegate::outcome::{Action, Finding, Grade, Judgement, Outcome, Status};
 use proptest::prelude::*;
@@ -117,6 +117,14 @@ proptest! {
                     "{floor} was not required"
                 );
             }
+            for core in CORE {
+                prop_assert!(
+                    steps.iter().any(|step| step.check.as_str() == core
+                        && step.require == Require::Must
+                        && step.outcome.status() != Status::Absent),
+                    "{core} did not run"
+                );
+            }
             for step in steps.iter().filter(|step| step.require == Require::Must) {
                 let status = step.outcome.status();
                 prop_assert!(
@@ -163,6 +171,30 @@ fn a_whole_floor_that_passed_is_accepted() {
     assert_eq!(decide(&judged(&steps), true), Decision::Accepted);
     assert_eq!(decide(&judged(&steps), false), Decision::Undecided);
     assert_eq!(decide(&judged(&steps[1..]), true), Decision::Undecided);
+}
+
+#[test]
+fn a_class_that_declares_the_whole_floor_away_accepts_nothing() {
+    let steps = |absent: &[&str]| -> Vec<Step> {
+        let mut judgement = Judgement::expecting([named(0)]);
+        judgement.judged(&named(0));
+        let passed = judgement.close("fine");
+        let outcome = |name: &str| {
+            if absent.contains(&name) { Outcome::absent("not in this class") } else { passed.clone() }
+        };
+        let step = |name: &&str| Step {
+            id: name.parse().unwrap(),
+            check: name.parse().unwrap(),
+            require: Require::Must,
+            outcome: outcome(name),
+        };
+        FLOOR.iter().map(step).collect()
+    };
+    assert_eq!(decide(&judged(&steps(&FLOOR)), true), Decision::Undecided);
+    for core in CORE {
+        assert_eq!(decide(&judged(&steps(&[core])), true), Decision::Undecided, "{core}");
+    }
+    assert_eq!(decide(&judged(&steps(&["pcie-link", "ecc", "memory-repair"])), true), Decision::Accepted);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use crate::outcome::{Action, Finding, Grade, Judgement, Outcome};
 
 mod counters;
 mod log;
+mod state;
 
 /// What may rise during a run.
 #[derive(Clone, Debug, Deserialize)]

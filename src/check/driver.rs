@@ -302,7 +302,12 @@ fn judge_control_node(reading: &Reading<bool>, look: &mut Look<'_>) {
 /// Each GPU needs `/dev/nvidiaN`, N its minor number. WSL has no minor numbers and no such nodes.
 fn judge_node(facts: &Snapshot, gpu: &Gpu, look: &mut Look<'_>) {
     let Some(minor) = look.optional(&gpu.minor, "minor number") else { return };
-    if !facts.host.driver.device_nodes.contains(minor) {
+    let there = facts.host.driver.device_nodes.contains(minor);
+    // Where not even the control node could be looked for, no node is missing.
+    if !there && look.optional(&facts.host.driver.control_node, "/dev/nvidiactl").is_none() {
+        return;
+    }
+    if !there {
         look.find(node_missing(look.subject(), &format!("/dev/nvidia{minor}")));
     }
 }
@@ -503,6 +508,11 @@ mod tests {
         after(|facts| facts.gpus[0].persistence = Reading::Value(0), "warned", &[("persistence-off", GPU)]);
         after(|facts| facts.gpus[0].gsp_mode = Reading::Value(off), "failed", &[("gsp-off", GPU)]);
         after(|facts| facts.host.driver.device_nodes.clear(), "failed", &[("node-missing", GPU)]);
+        let unseen = |facts: &mut Snapshot| {
+            facts.host.driver.device_nodes.clear();
+            facts.host.driver.control_node = Reading::Failed(Code::NO_PERMISSION);
+        };
+        after(unseen, "undecided", &[("no-permission", "host"), ("no-permission", GPU)]);
         after(|facts| facts.host.driver.control_node = Reading::Value(false), "failed", &[("node-missing", "host")]);
         after(|facts| facts.host.driver.open_module = Reading::Value(false), "failed", &[("closed-module", "host")]);
     }

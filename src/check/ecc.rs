@@ -6,8 +6,9 @@ use super::look::{Held, Look, each_gpu};
 use super::{Check, Context, session};
 use crate::facts::gpu::Mode;
 use crate::facts::{Gpu, Snapshot};
+use crate::outcome::blame::unanswered;
 use crate::outcome::{Action, Finding, Grade, Outcome};
-use crate::reading::Reading;
+use crate::reading::{Code, Reading};
 
 /// What a class may ask of error correction.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,6 +73,11 @@ impl Ecc {
             return self.judge_absence(reading, look);
         }
         let Some(mode) = look.require(reading, "ECC mode") else { return false };
+        if mode.current.max(mode.pending) > 1 {
+            let none = unanswered(&look.subject(), "ECC mode", Code::GARBLED);
+            let found = format!("{}, {} pending", mode.current, mode.pending);
+            return look.unread::<bool>(none.compared("0 or 1", found)).unwrap_or(false);
+        }
         let wanted = u32::from(self.mode == EccMode::On);
         let (code, title) = if wanted == 1 { ("ecc-off", "ECC off") } else { ("ecc-on", "ECC on") };
         if mode.current != mode.pending {
@@ -231,6 +237,10 @@ mod tests {
         after(EccMode::On, |gpu| gpu.ecc_mode = mode(0, 0), "failed", &["ecc-off"]);
         after(EccMode::On, |gpu| gpu.ecc_mode = mode(1, 0), "failed", &["ecc-pending"]);
         after(EccMode::On, |gpu| gpu.ecc_mode = mode(0, 1), "failed", &["ecc-pending"]);
+        for sense in [mode(2, 2), mode(1, 2), mode(7, 1)] {
+            after(EccMode::On, |gpu| gpu.ecc_mode = sense.clone(), "undecided", &["garbled"]);
+            after(EccMode::Off, |gpu| gpu.ecc_mode = sense, "undecided", &["garbled"]);
+        }
         after(EccMode::Off, |_| {}, "failed", &["ecc-on"]);
         after(EccMode::Off, |gpu| gpu.ecc_mode = mode(0, 0), "passed", &[]);
     }

@@ -91,6 +91,9 @@ struct Roster<'a> {
 impl GpuInventory {
     /// Judges the set of GPUs and then each of them.
     pub fn judge(&self, facts: &Snapshot) -> Outcome {
+        if let Some(blind) = blind(facts) {
+            return blind;
+        }
         let roster = roster(facts);
         let present = expected_gpus(facts);
         let absent = self.absent(facts, present.len());
@@ -153,6 +156,9 @@ impl GpuInventory {
 
     fn judge_address(&self, facts: &Snapshot, bus_id: BusId, roster: &Roster<'_>, look: &mut Look<'_>) {
         let on_bus = facts.host.pci.get(&bus_id).filter(|function| function.is_nvidia_gpu());
+        if facts.gpus_with_address().iter().filter(|(address, _)| *address == bus_id).count() > 1 {
+            return look.unread(address_twice(look.subject())).unwrap_or(());
+        }
         match (on_bus, roster.named.get(&bus_id).or(roster.matched.get(&bus_id))) {
             (_, Some(gpu)) if gpu.handle.value().is_none() => {
                 look.unread::<()>(handle_fault(facts, gpu, Some(bus_id), &look.subject()));
@@ -163,7 +169,10 @@ impl GpuInventory {
                 }
             }
             (_, Some(gpu)) if !roster.named.contains_key(&bus_id) => {
-                look.require(&gpu.pci, "PCI address");
+                // Given, it reads as no address: else the GPU would have a name.
+                if look.require(&gpu.pci, "PCI address").is_some() {
+                    look.unread::<()>(blame::unanswered(&look.subject(), "PCI address", Code::GARBLED));
+                }
             }
             (Some(_), None) => look.find(not_in_driver(facts, bus_id, look.subject())),
             _ => look.find(
@@ -236,6 +245,39 @@ impl GpuInventory {
             }
         }
     }
+}
+
+/// What keeps us from knowing which GPUs there are. No card is missing that was not looked for.
+fn blind(facts: &Snapshot) -> Option<Outcome> {
+    let unsure = facts.host.pci.iter().filter(|(_, function)| function.may_be_nvidia_gpu());
+    let unsure: Vec<_> = unsure.map(|(bus_id, function)| (Subject::gpu(*bus_id), function)).collect();
+    let subjects = unsure.iter().map(|(subject, _)| subject.clone()).chain([Subject::host()]);
+    let mut judgement = Judgement::expecting(subjects.collect::<Vec<_>>());
+    let mut host = Look::at(&mut judgement, Subject::host());
+    host.require(&facts.host.pci_listing, "devices on the PCI bus (/sys/bus/pci/devices)");
+    if facts.driver.is_answering()
+        && let Some(count) = host.require(&facts.driver.device_count, "number of GPUs in the driver").copied()
+        && facts.gpus.len() != count as usize
+    {
+        let finding = blame::unanswered(&Subject::host(), "number of GPUs in the driver", Code::GARBLED);
+        host.unread::<()>(
+            finding.compared("as many GPUs as the driver counts", format!("{} of {count}", facts.gpus.len())),
+        );
+    }
+    host.end();
+    for (subject, function) in unsure {
+        let mut look = Look::at(&mut judgement, subject);
+        look.require(&function.model, "PCI model");
+        look.require(&function.class, "PCI class");
+        look.end();
+    }
+    (!judgement.findings().is_empty()).then(|| judgement.close(""))
+}
+
+fn address_twice(subject: Subject) -> Finding {
+    Finding::new(Grade::Undecided, "duplicate-address", subject, "Two GPUs at one address", Action::Investigate)
+        .compared("an address for each GPU", "the driver shows more than one here")
+        .advise("Reboot and run again; if it stays, the driver lies about one of them: reinstall it.")
 }
 
 fn mebibytes(bytes: f64) -> String {
@@ -396,6 +438,12 @@ mod tests {
             Gpu { index: index as u32, handle: Reading::Failed(code), pci: Reading::Failed(code), ..Gpu::default() };
     }
 
+    /// The driver no longer shows the last GPU.
+    fn drop_last(facts: &mut Snapshot) {
+        facts.gpus.pop();
+        facts.driver.device_count = Reading::Value(facts.gpus.len() as u32);
+    }
+
     #[test]
     fn a_complete_set_passes() {
         assert_outcome(&check("3").judge(&sample::host(3)), "passed", &[]);
@@ -405,7 +453,7 @@ mod tests {
     #[test]
     fn a_missing_gpu_is_named_by_its_empty_slot_or_by_number() {
         let remove = |facts: &mut Snapshot| {
-            facts.gpus.pop();
+            drop_last(facts);
             facts.host.pci.remove(&sample::bus_id(2));
         };
         after(remove, "failed", &[("gpu-missing", "gpu 3 of 3")]);
@@ -423,7 +471,7 @@ mod tests {
 
     #[test]
     fn bus_and_driver_are_compared_both_ways() {
-        after(|facts| drop(facts.gpus.pop()), "failed", &[("gpu-not-in-driver", LAST)]);
+        after(drop_last, "failed", &[("gpu-not-in-driver", LAST)]);
         after(|facts| drop(facts.host.pci.remove(&sample::bus_id(2))), "failed", &[("gpu-not-on-bus", LAST)]);
     }
 
@@ -479,6 +527,60 @@ mod tests {
     }
 
     #[test]
+    fn a_set_of_gpus_that_cannot_be_seen_accuses_no_card() {
+        for state in unread() {
+            let mut facts = sample::host(3);
+            (facts.host.pci_listing, facts.host.pci) = (state, BTreeMap::new());
+            assert_eq!(check("3").judge(&facts).status().as_str(), "undecided");
+            facts.driver.session = crate::facts::snapshot::SessionState::Hung(Default::default());
+            assert_eq!(check("3").judge(&facts).status().as_str(), "undecided");
+        }
+        for state in unread() {
+            let mut facts = sample::host(3);
+            (facts.driver.device_count, facts.gpus) = (state, Vec::new());
+            assert_eq!(check("3").judge(&facts).status().as_str(), "undecided");
+        }
+        after(|facts| facts.driver.device_count = Reading::Value(200), "undecided", &[("garbled", "host")]);
+        for state in unread() {
+            let mut facts = sample::host(3);
+            facts.host.pci.get_mut(&sample::bus_id(1)).unwrap().model = state;
+            assert_eq!(check("3").judge(&facts).status().as_str(), "undecided");
+        }
+        for state in unread() {
+            let mut facts = sample::host(3);
+            facts.host.pci.get_mut(&sample::bus_id(1)).unwrap().class = state;
+            assert_eq!(check("{ min = 1, max = 8 }").judge(&facts).status().as_str(), "undecided");
+        }
+    }
+
+    #[test]
+    fn a_card_that_only_the_bus_may_have_is_not_overlooked() {
+        let mut facts = sample::host(2);
+        let unnamed = crate::facts::host::PciFunction { class: Reading::Value(0x03_0200), ..Default::default() };
+        facts.host.pci.insert(sample::bus_id(5), unnamed);
+        assert_eq!(check("{ min = 1, max = 8 }").judge(&facts).status().as_str(), "undecided");
+    }
+
+    #[test]
+    fn two_gpus_at_one_address_are_never_taken_for_one() {
+        let twice = |facts: &mut Snapshot| {
+            facts.gpus.push(Gpu { index: 3, uuid: Reading::Value("GPU-x".into()), ..facts.gpus[2].clone() });
+            facts.driver.device_count = Reading::Value(4);
+        };
+        after(twice, "undecided", &[("duplicate-address", LAST)]);
+    }
+
+    #[test]
+    fn an_address_that_is_none_leaves_its_gpu_open() {
+        let garble = |facts: &mut Snapshot| {
+            if let Reading::Value(pci) = &mut facts.gpus[1].pci {
+                pci.bus_id = "somewhere".to_owned();
+            }
+        };
+        after(garble, "undecided", &[("garbled", "0000:2b:00.0")]);
+    }
+
+    #[test]
     fn nothing_unread_and_no_empty_host_ever_passes() {
         macro_rules! never {
             ($states:expr, $field:ident) => {
@@ -497,6 +599,8 @@ mod tests {
         never!(unread(), inforom_image);
         never!(unread_optional(), inforom_valid);
         assert_outcome(&check("0").judge(&sample::host(0)), "undecided", &[]);
-        assert_outcome(&check("1").judge(&Snapshot::default()), "failed", &[("gpu-missing", "gpu 1 of 1")]);
+        assert_outcome(&check("1").judge(&Snapshot::default()), "undecided", &[("not-asked", "host")]);
+        let bare = Snapshot { host: sample::host(0).host, ..Snapshot::default() };
+        assert_outcome(&check("1").judge(&bare), "failed", &[("gpu-missing", "gpu 1 of 1")]);
     }
 }

@@ -128,7 +128,8 @@ pub fn each_gpu_and(
 ) -> Judgement {
     let subjects = expected_gpus(snapshot).into_iter().map(Subject::gpu).chain(other);
     let mut judgement = Judgement::expecting(subjects);
-    for (bus_id, gpu) in snapshot.gpus_by_bus_id() {
+    // Not by map: of two GPUs at one address both are looked at.
+    for (bus_id, gpu) in snapshot.gpus_with_address() {
         let mut look = Look::at(&mut judgement, Subject::gpu(bus_id));
         judge(&mut look, gpu);
         look.end();

@@ -7,6 +7,7 @@ use super::look::{Held, Look, each_gpu};
 use super::{Check, Context, session};
 use crate::facts::gpu::{RemapHistogram, RemappedRows};
 use crate::facts::{Gpu, Snapshot};
+use crate::outcome::blame::unanswered;
 use crate::outcome::{Action, Finding, Grade, Outcome};
 use crate::reading::{Code, Reading};
 
@@ -104,6 +105,11 @@ impl MemoryRepair {
     }
 
     fn judge_spares(&self, histogram: RemapHistogram, look: &mut Look<'_>) {
+        let banks = [histogram.max, histogram.high, histogram.partial, histogram.low, histogram.none];
+        if banks.iter().all(|count| *count == 0) {
+            let none = unanswered(&look.subject(), "row remapper histogram", Code::GARBLED);
+            return look.unread(none.compared("the banks of its memory", "no bank at all")).unwrap_or(());
+        }
         let number = look.number("banks-without-spares", histogram.none.into(), "banks");
         look.measure(self.banks_without_spares.map_or(number.clone(), |max| number.at_most(max.into())));
         if let Some(max) = self.banks_without_spares.filter(|max| histogram.none > *max) {
@@ -291,6 +297,14 @@ mod tests {
         after("row-remap", |gpu| gpu.remapped_rows = rows(5, 4, 0, 0), "warned", &["remap-many"]);
         let spent = RemapHistogram { max: 2559, high: 0, partial: 0, low: 0, none: 1 };
         after("row-remap", |gpu| gpu.remap_histogram = Reading::Value(spent), "failed", &["remap-exhausted"]);
+    }
+
+    #[test]
+    fn a_memory_without_any_bank_proves_nothing() {
+        let empty = RemapHistogram { max: 0, high: 0, partial: 0, low: 0, none: 0 };
+        after("row-remap", |gpu| gpu.remap_histogram = Reading::Value(empty), "undecided", &["garbled"]);
+        let worn = RemapHistogram { low: 1, ..empty };
+        after("row-remap", |gpu| gpu.remap_histogram = Reading::Value(worn), "passed", &[]);
     }
 
     #[test]

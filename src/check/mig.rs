@@ -7,7 +7,9 @@ use super::{Check, Context, session};
 use crate::facts::gpu::Mode;
 use crate::facts::{Gpu, Snapshot};
 use crate::ident::Subject;
+use crate::outcome::blame::unanswered;
 use crate::outcome::{Action, Finding, Grade, Judgement, Outcome};
+use crate::reading::Code;
 
 /// How the class partitions its GPUs.
 #[derive(Clone, Debug, Deserialize)]
@@ -59,6 +61,11 @@ impl Mig {
             Layout::Unsupported | Layout::Any => look.optional(&gpu.mig_mode, "MIG mode"),
         };
         let Some(mode) = mode else { return };
+        if mode.current.max(mode.pending) > 1 {
+            let none = unanswered(&look.subject(), "MIG mode", Code::GARBLED);
+            let found = format!("{}, {} pending", mode.current, mode.pending);
+            return look.unread(none.compared("0 or 1", found)).unwrap_or(());
+        }
         if mode.current != mode.pending {
             look.find(pending(*mode, look.subject()));
         } else if mode.current == 1 && matches!(self.layout, Layout::Off | Layout::Unsupported) {
@@ -135,6 +142,9 @@ mod tests {
         with(Layout::Unsupported, &[Some((1, 1))], "failed", &[("mig-on", GPU)]);
         with(Layout::On, &[Some((0, 0))], "failed", &[("mig-off", GPU)]);
         with(Layout::Off, &[Some((0, 1))], "failed", &[("mig-pending", GPU)]);
+        for layout in [Layout::Off, Layout::On, Layout::Unsupported, Layout::Any] {
+            with(layout, &[Some((2, 2))], "undecided", &[("garbled", GPU)]);
+        }
         with(Layout::Off, &[None], "undecided", &[("unsupported", GPU)]);
         with(Layout::Any, &[Some((1, 1)), Some((0, 0))], "failed", &[("mig-mixed", "host")]);
     }

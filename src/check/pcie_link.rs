@@ -1,23 +1,35 @@
 #![doc = include_str!("pcie_link.md")]
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, de};
 
 use super::look::{Held, Look, each_gpu};
 use super::{Check, Context, session};
 use crate::facts::host::PciLink;
 use crate::facts::{Gpu, Snapshot};
+use crate::outcome::blame::unanswered;
 use crate::outcome::{Action, Finding, Grade, Outcome};
-use crate::reading::Reading;
+use crate::reading::{Code, Reading};
 
 /// The link that a GPU of the class has.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct PcieLink {
+    #[serde(deserialize_with = "more_than_nothing")]
     pub generation: u32,
     /// Lanes.
+    #[serde(deserialize_with = "more_than_nothing")]
     pub width: u32,
     /// The lowest P-state number from which on the generation is not measured.
+    #[serde(deserialize_with = "more_than_nothing")]
     pub idle_states: u32,
+}
+
+/// A link of nothing is what every link reaches; it is no limit.
+fn more_than_nothing<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    match u32::deserialize(deserializer)? {
+        0 => Err(de::Error::custom("0 is no limit: every link reaches it")),
+        number => Ok(number),
+    }
 }
 
 impl Check for PcieLink {
@@ -72,10 +84,14 @@ impl PcieLink {
     /// A generation that is reached is evidence in any state; one that is not is evidence only
     /// in a state that keeps the link up.
     fn judge_generation(&self, generation: u32, state: u32, look: &mut Look<'_>) {
+        if generation == 0 {
+            let none = unanswered(&look.subject(), "PCIe link generation", Code::GARBLED);
+            return look.unread(none.compared("a generation from 1 on", generation)).unwrap_or(());
+        }
         let number = look.number("pcie-generation", generation.into(), "");
         if generation >= self.generation {
             look.measure(number.at_least(self.generation.into()));
-        } else if state >= NO_STATE {
+        } else if state > LAST_STATE {
             look.unread::<()>(
                 Finding::new(Grade::Undecided, "unreadable", look.subject(), "Link state unknown", Action::Investigate)
                     .compared(
@@ -99,8 +115,8 @@ impl PcieLink {
     }
 }
 
-/// `NVML_PSTATE_UNKNOWN`.
-const NO_STATE: u32 = 32;
+/// `NVML_PSTATE_15`; 32 stands for unknown, and what is between means nothing.
+const LAST_STATE: u32 = 15;
 
 /// The generation of a transfer rate, or 0: 2.5, 5, 8, 16, 32 and 64 GT/s (PCI Express Base Specification).
 fn generation_of(speed: f64) -> u32 {
@@ -167,7 +183,21 @@ mod tests {
         let idle = check().judge(&link(1, 16, 8));
         assert_outcome(&idle, "passed", &[]);
         assert!(idle.measurements.iter().any(|number| number.source == "not judged in P8" && number.floor.is_none()));
-        assert_outcome(&check().judge(&link(1, 16, 32)), "undecided", &[("unreadable", GPU)]);
+        for no_state in [16, 31, 32] {
+            assert_outcome(&check().judge(&link(1, 16, no_state)), "undecided", &[("unreadable", GPU)]);
+        }
+        assert_outcome(&check().judge(&link(1, 16, 15)), "passed", &[]);
+        assert_outcome(&check().judge(&link(1, 16, 3)), "passed", &[]);
+        assert_outcome(&check().judge(&link(0, 16, 8)), "undecided", &[("garbled", GPU)]);
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_refused() {
+        for zero in ["generation", "width", "idle-states"] {
+            let value = |name: &str, number: u32| format!("{name} = {}\n", if name == zero { 0 } else { number });
+            let text = value("generation", 5) + &value("width", 16) + &value("idle-states", 3);
+            assert!(toml::from_str::<PcieLink>(&text).unwrap_err().to_string().contains("no limit"), "{zero}");
+        }
     }
 
     #[test]

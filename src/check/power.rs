@@ -7,7 +7,7 @@ use super::{Check, Context, session};
 use crate::facts::{Answers, Gpu, Question, Snapshot};
 use crate::host::clock;
 use crate::outcome::{Action, Finding, Grade, Outcome, blame};
-use crate::reading::Reading;
+use crate::reading::{Code, Reading};
 use crate::units::{Celsius, Seconds, Watts};
 
 /// What a GPU of the class may draw and how warm it may be.
@@ -87,7 +87,7 @@ impl Power {
     fn gather(&self, gpus: &[u32], context: &mut Context<'_>) -> Vec<Answers> {
         let questions: Vec<Question> = gpus.iter().flat_map(|gpu| Sample::questions(*gpu)).collect();
         let mut rounds: Vec<Answers> = Vec::new();
-        while !questions.is_empty() && (rounds.len() as u32) < 2 * self.samples {
+        while !questions.is_empty() && (rounds.len() as u32) < self.samples.saturating_mul(2) {
             if !rounds.is_empty() && !clock::pause(self.interval.duration(), context.deadline) {
                 break;
             }
@@ -120,6 +120,11 @@ impl Power {
         let default = look.require(&gpu.power_default_limit, "default power limit").map(watts);
         let enforced = look.require(&gpu.power_enforced_limit, "enforced power limit").map(watts);
         let (Some(set), Some(default), Some(enforced)) = (set, default, enforced) else { return };
+        if set <= 0.0 || default <= 0.0 || enforced <= 0.0 {
+            let none = blame::unanswered(&look.subject(), "power limits", Code::GARBLED);
+            let found = format!("{set} W set, {enforced} W enforced, default {default} W");
+            return look.unread(none.compared("limits above 0 W", found)).unwrap_or(());
+        }
         let wanted = self.limit.map_or(default, Watts::number);
         let floor = wanted - self.tolerance.map_or(0.0, Watts::number);
         look.measure(look.number("power-limit", set, "W").at_least(floor));
@@ -158,13 +163,22 @@ impl Power {
             return look.unread(fault).unwrap_or(());
         }
         let whole = whole(samples);
-        if whole.len() < FEWEST_SAMPLES as usize {
-            let unread: Finding = why_unread(samples, look);
+        // As many as were planned: fewer are not the measurement that the class asks for.
+        if whole.len() < self.samples.max(FEWEST_SAMPLES) as usize {
+            let unread: Finding = self.why_unread(samples, look);
             return look.unread(unread).unwrap_or(());
         }
         self.judge_draw(&whole, look);
         self.judge_heat(&whole, look);
         self.judge_slowdown(&whole, look);
+    }
+
+    fn why_unread(&self, samples: &[Sample], look: &Look<'_>) -> Finding {
+        unread(samples, look).last().unwrap_or_else(|| {
+            Finding::new(Grade::Undecided, "too-few-samples", look.subject(), "Too few samples", Action::Investigate)
+                .compared(format!("at least {} samples", self.samples), samples.len())
+                .advise("The step's time was over: give it more (timeout in the suite) and run again.")
+        })
     }
 
     fn judge_draw(&self, samples: &[(u32, u32, u64)], look: &mut Look<'_>) {
@@ -217,6 +231,18 @@ impl Power {
                     .advise("The platform throttles the GPU: look for a failed or unplugged power supply and its events (ipmitool sel list); run again."),
             );
         }
+        // Older drivers set this bit alone, without the reason behind it.
+        let unnamed = |(_, _, reasons): &&(u32, u32, u64)| {
+            reasons & HARDWARE_SLOWDOWN != 0 && reasons & (POWER_BRAKE | HARDWARE_THERMAL) == 0
+        };
+        let slow = samples.iter().filter(unnamed).count();
+        if let Some(grade) = grade_of(slow, samples.len()) {
+            look.find(
+                Finding::new(grade, "hardware-slowdown", look.subject(), "Hardware slowdown", Action::Investigate)
+                    .compared("no hardware slowdown", format!("in {slow} of {} samples", samples.len()))
+                    .advise("Heat, the power brake or too fast a draw: look at cooling, power cables and supplies; run again."),
+            );
+        }
         let heat = showing(HARDWARE_THERMAL | SOFTWARE_THERMAL);
         if let Some(grade) = grade_of(heat, samples.len()) {
             look.find(
@@ -229,6 +255,7 @@ impl Power {
 }
 
 /// Bits of the clock event reasons (`nvml.h`, `nvmlClocksEventReason…`).
+const HARDWARE_SLOWDOWN: u64 = 0x8;
 const SOFTWARE_THERMAL: u64 = 0x20;
 const HARDWARE_THERMAL: u64 = 0x40;
 const POWER_BRAKE: u64 = 0x80;
@@ -276,20 +303,11 @@ fn stated_defect(samples: &[Sample], look: &Look<'_>) -> Option<Finding> {
     unread(samples, look).find(|finding| finding.grade == Grade::Failed)
 }
 
-fn why_unread(samples: &[Sample], look: &Look<'_>) -> Finding {
-    unread(samples, look).last().unwrap_or_else(|| {
-        Finding::new(Grade::Undecided, "too-few-samples", look.subject(), "Too few samples", Action::Investigate)
-            .compared(format!("at least {FEWEST_SAMPLES} samples"), samples.len())
-            .advise("The step's time was over: give it more (timeout in the suite) and run again.")
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::check::sample::{self, assert_never_passes_unread, assert_outcome, unread};
     use crate::facts::Answer;
-    use crate::reading::Code;
 
     const GPU: &str = "0000:1b:00.0";
 
@@ -344,6 +362,9 @@ mod tests {
         with_limits(500_000, 700_000, 500_000, "failed", &["power-limit-low"]);
         with_limits(700_000, 700_000, 350_000, "failed", &["power-limit-low"]);
         with_limits(700_000, 600_000, 700_000, "warned", &["power-limit-changed"]);
+        for (set, default, enforced) in [(0, 700_000, 700_000), (700_000, 0, 700_000), (700_000, 700_000, 0)] {
+            with_limits(set, default, enforced, "undecided", &["garbled"]);
+        }
     }
 
     #[test]
@@ -357,6 +378,7 @@ mod tests {
             (round(72_000, 31, 0x88), "power-brake"),
             (round(72_000, 31, 0x48), "thermal-slowdown"),
             (round(72_000, 31, 0x20), "thermal-slowdown"),
+            (round(72_000, 31, 0x8), "hardware-slowdown"),
             (round(72_000, 90, 1), "too-hot"),
         ] {
             over(&mixed(bad.clone(), 2), "failed", &[code]);
@@ -389,6 +411,10 @@ mod tests {
     fn fewer_than_three_whole_samples_prove_nothing() {
         over(&calm()[..2], "undecided", &["too-few-samples"]);
         over(&[], "undecided", &["too-few-samples"]);
+        let mut mostly_silent = vec![failing(Code::UNKNOWN); 9];
+        mostly_silent.extend(calm());
+        let asked_for_more = Power { samples: 10, ..check() };
+        assert_outcome(&asked_for_more.judge(&sample::host(1), &mostly_silent), "undecided", &[("unreadable", GPU)]);
         over(&vec![failing(Code::NOT_RECORDED); 6], "undecided", &["not-recorded"]);
         over(&vec![failing(Code::HUNG); 6], "undecided", &["driver-hung"]);
         let text = "draw-max = \"1 W\"\ntemperature-max = \"1 C\"\nsamples = 2\ninterval = \"1 ms\"";

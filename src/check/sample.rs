@@ -16,6 +16,7 @@ use crate::reading::Reading::{self, Unsupported, Value};
 pub fn host(count: u32) -> Snapshot {
     Snapshot {
         host: HostFacts {
+            pci_listing: Value(count),
             pci: (0..count).map(|index| (bus_id(index), function())).collect(),
             kernel: Kernel {
                 boot_id: Value("0b0b0b0b-0000-4000-8000-000000000001".to_owned()),

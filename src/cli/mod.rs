@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 
 use crate::check::KINDS;
 use crate::exit::Ending;
-use crate::host::clock;
+use crate::host::{Origin, clock};
 use crate::record::identity::host_document;
 use crate::record::status::Live;
 use crate::report::screen;
@@ -215,7 +215,9 @@ fn status(arguments: &StatusArguments, out: &mut dyn Write) -> Result<Ending, Fa
     let selection = arguments.selection.selection();
     let around = arguments.place.around(&opened.snapshot.host, arguments.status.state.as_deref())?;
     let reference = selection.resolve(&around, KINDS).map_err(Failure::misused)?.plan.reference;
-    let live = Live::of(&opened.snapshot, reference.class.digest, reference.suite.digest, clock::now());
+    let elsewhere = arguments.place.origin() != Origin::Live;
+    let (class, suite) = (reference.class.digest, reference.suite.digest);
+    let live = Live::of(&opened.snapshot, class, suite, elsewhere, clock::now());
     opened.machine.close();
     numbered(status::run(&arguments.status, &live, out))
 }

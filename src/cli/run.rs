@@ -105,6 +105,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
         &mut |event| reporter.hear(event),
     );
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
+    let log_end = machine.log_end();
     machine.close();
 
     let account = Account {
@@ -114,6 +115,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
         operator: operator(arguments),
         started_at,
         boot_ids: boot_ids.into_iter().flatten().map(|id| printable(id.trim(), 40)).collect(),
+        log_end,
         notices,
     };
     let details = gate::account(&plan, &opening, verdict, account);
@@ -180,7 +182,7 @@ const BENDING: [&str; 3] = ["LD_PRELOAD", "LD_AUDIT", "CUDA_VISIBLE_DEVICES"];
 
 #[expect(clippy::disallowed_methods, reason = "the edge reads the environment")]
 fn distrust_environment(plan: &mut Plan) {
-    let set = BENDING.iter().filter(|name| std::env::var(name).is_ok_and(|value| !value.is_empty()));
+    let set = BENDING.iter().filter(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     let names: Vec<&str> = set.copied().collect();
     if !names.is_empty() {
         plan.can_accept = false;

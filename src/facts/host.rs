@@ -18,6 +18,10 @@ pub struct HostFacts {
     pub numa: Vec<NumaNode>,
     /// Bytes.
     pub memory_total: Reading<u64>,
+    /// How many devices the kernel lists on the PCI bus; while that is not known, a device that is
+    /// not in `pci` is not missing, it was not looked for.
+    #[serde(default)]
+    pub pci_listing: Reading<u32>,
     /// Every PCI function, by address.
     pub pci: BTreeMap<BusId, PciFunction>,
     /// Physical slot names by address of the device in them (`/sys/bus/pci/slots`).
@@ -116,6 +120,16 @@ impl PciFunction {
         let class = self.class.value().map(|class| class >> 8);
         vendor == Some(0x10de) && matches!(class, Some(0x0300 | 0x0302))
     }
+
+    /// Whether this may be an NVIDIA GPU of which the kernel did not say so: vendor or class could
+    /// not be read, and what could be read does not speak against it.
+    pub fn may_be_nvidia_gpu(&self) -> bool {
+        let vendor = self.model.value().map(|model| model.vendor);
+        let class = self.class.value().map(|class| class >> 8);
+        (vendor.is_none() || class.is_none())
+            && vendor.is_none_or(|vendor| vendor == 0x10de)
+            && class.is_none_or(|class| matches!(class, 0x0300 | 0x0302))
+    }
 }
 
 /// Speeds as GT/s, widths as lanes.
@@ -167,7 +181,7 @@ pub struct KernelLog {
 /// How much of the log we saw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogExtent {
-    /// Sequence numbers of the first and last record that were there.
+    /// Sequence numbers of the first record from which on none is missing, and of the last.
     pub first: u64,
     pub last: u64,
     /// Whether the record 0 of this boot was still there; if not, earlier Xids may be lost.

@@ -158,7 +158,14 @@ impl Snapshot {
         self.host.pci.iter().filter(|(_, function)| function.is_nvidia_gpu()).map(|(bus_id, _)| *bus_id).collect()
     }
 
-    /// GPUs by address as the driver shows them.
+    /// GPUs with the address that the driver gives, in address order; one address may stand there twice.
+    pub fn gpus_with_address(&self) -> Vec<(BusId, &Gpu)> {
+        let mut gpus: Vec<(BusId, &Gpu)> = self.gpus.iter().filter_map(|gpu| Some((gpu.bus_id()?, gpu))).collect();
+        gpus.sort_by_key(|(bus_id, gpu)| (*bus_id, gpu.index));
+        gpus
+    }
+
+    /// GPUs by address as the driver shows them; of two at one address the later.
     pub fn gpus_by_bus_id(&self) -> BTreeMap<BusId, &Gpu> {
         self.gpus.iter().filter_map(|gpu| gpu.bus_id().map(|bus_id| (bus_id, gpu))).collect()
     }

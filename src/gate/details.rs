@@ -18,6 +18,8 @@ pub struct Account {
     pub started_at: String,
     /// Boot id before the first and after the last step, where readable.
     pub boot_ids: Vec<String>,
+    /// Number of the kernel log's last record that the run saw.
+    pub log_end: Option<u64>,
     pub notices: Vec<String>,
 }
 
@@ -44,6 +46,7 @@ pub fn account(plan: &Plan, opening: &Snapshot, verdict: Verdict, account: Accou
         clock: Clock {
             synchronised: opening.host.clock.synchronised.value().copied(),
             maximum_error: opening.host.clock.maximum_error.value().copied(),
+            log_end: account.log_end,
         },
         started_at: account.started_at,
         finished_at: clock::utc_now(),

@@ -48,6 +48,10 @@ pub fn kernel_log(root: &Root) -> KernelLog {
 #[derive(Default)]
 struct Reader {
     log: DriverLog,
+    /// A record of this number and all after it were read.
+    whole_from: Option<u64>,
+    /// Records were lost, or one could not be read, since the last that was.
+    hole: bool,
     /// Sequence numbers of the first and last record.
     seen: Option<(u64, u64)>,
     has_record_0: bool,
@@ -69,7 +73,8 @@ impl Reader {
                 Err(error) => match error.kind() {
                     ErrorKind::WouldBlock => return Ok(()),
                     // EPIPE: records were overwritten before we read them; the next read goes on after the gap.
-                    ErrorKind::BrokenPipe | ErrorKind::Interrupted => {}
+                    ErrorKind::BrokenPipe => self.hole = true,
+                    ErrorKind::Interrupted => {}
                     _ => return Err(error),
                 },
             }
@@ -92,9 +97,12 @@ impl Reader {
 
     fn record(&mut self, text: &str) {
         let Some(record) = kmsg::record(text) else {
-            self.garbled = true;
+            (self.garbled, self.hole) = (true, true);
             return;
         };
+        if std::mem::take(&mut self.hole) || self.whole_from.is_none() {
+            self.whole_from = Some(record.sequence);
+        }
         let first_line = text.split('\n').next().unwrap_or_default();
         let (first, last) = self.seen.unwrap_or((record.sequence, record.sequence));
         self.seen = Some((first.min(record.sequence), last.max(record.sequence)));
@@ -116,7 +124,11 @@ impl Reader {
         };
         let unknown = self.log.unknown;
         let (entries, lost) = newest(self.log.entries);
-        let complete = self.has_record_0 && !lost && !self.garbled;
+        // The extent begins where nothing is missing any more: behind a hole, behind what was left out.
+        let behind_hole = if self.hole { last.saturating_add(1) } else { self.whole_from.unwrap_or(first) };
+        let first =
+            [Some(behind_hole), lost.map(|lost| lost.saturating_add(1))].into_iter().flatten().fold(first, u64::max);
+        let complete = self.has_record_0 && first == 0 && !self.garbled;
         KernelLog { state: Reading::Value(LogExtent { first, last, complete, unknown }), entries }
     }
 
@@ -137,9 +149,9 @@ impl Reader {
     }
 }
 
-/// The newest entries within the bounds, and whether an entry of a known form was left out.
-fn newest(entries: Vec<LogEntry>) -> (Vec<LogEntry>, bool) {
-    let (mut known, mut unknown, mut lost) = (0, 0, false);
+/// The newest entries within the bounds, and the last record of a known form that was left out.
+fn newest(entries: Vec<LogEntry>) -> (Vec<LogEntry>, Option<u64>) {
+    let (mut known, mut unknown, mut lost) = (0, 0, None);
     let mut kept: Vec<LogEntry> = Vec::with_capacity(entries.len().min(MOST_ENTRIES));
     for entry in entries.into_iter().rev() {
         let (count, bound) = match entry.kind {
@@ -149,8 +161,8 @@ fn newest(entries: Vec<LogEntry>) -> (Vec<LogEntry>, bool) {
         if *count < bound {
             *count += 1;
             kept.push(entry);
-        } else {
-            lost |= entry.kind != LogKind::Unknown;
+        } else if entry.kind != LogKind::Unknown {
+            lost = lost.max(Some(entry.sequence));
         }
     }
     kept.reverse();
@@ -193,6 +205,22 @@ mod tests {
     }
 
     #[test]
+    fn a_log_is_whole_only_behind_its_last_hole() {
+        let mut reader = Reader::default();
+        reader.record("5,0,0,-;Linux");
+        reader.hole = true;
+        reader.record("6,40,1,-;after a flood");
+        reader.record("6,41,1,-;and on");
+        let extent = LogExtent { first: 40, last: 41, complete: false, unknown: 0 };
+        assert_eq!(reader.log().state, Reading::Value(extent));
+        let mut reader = Reader::default();
+        reader.record("5,0,0,-;Linux");
+        reader.record("no record");
+        let extent = LogExtent { first: 1, last: 0, complete: false, unknown: 0 };
+        assert_eq!(reader.log().state, Reading::Value(extent));
+    }
+
+    #[test]
     fn a_log_of_no_records_is_garbled_and_an_absent_one_unsupported() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(kernel_log(&Root::new(folder.path())).state, Reading::Unsupported);
@@ -224,6 +252,8 @@ mod tests {
         let log = log_of(&text);
         assert_eq!(log.entries.len(), MOST_ENTRIES - MOST_UNKNOWN);
         assert_eq!(log.entries.last().map(|entry| entry.sequence), Some(2999));
-        assert!(!log.state.value().unwrap().complete);
+        let extent = log.state.value().unwrap();
+        assert!(!extent.complete);
+        assert_eq!(extent.first, log.entries[0].sequence, "it is whole from the first entry that is kept");
     }
 }

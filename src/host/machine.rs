@@ -38,6 +38,8 @@ pub struct Machine {
     session: Session,
     /// GPUs at the opening, whose counters are asked after each step.
     gpus: u32,
+    /// Number of the kernel log's last record in the newest snapshot.
+    log_end: Option<u64>,
     /// What went wrong on our side and belongs into the next snapshot.
     warnings: Vec<String>,
 }
@@ -46,7 +48,8 @@ impl Machine {
     /// Reads the host, opens the driver session and takes the opening snapshot. What fails is
     /// in the snapshot; a hang costs at most the deadline and 4 s.
     pub fn open(source: Source, deadline: Instant) -> (Machine, Snapshot) {
-        let mut machine = Machine { source: absolute(source), session: Session::none(), gpus: 0, warnings: Vec::new() };
+        let (source, session) = (absolute(source), Session::none());
+        let mut machine = Machine { source, session, gpus: 0, log_end: None, warnings: Vec::new() };
         let host = machine.host_facts(deadline);
         machine.session = Session::open(&machine.opening(&host), deadline);
         machine.warnings.extend(machine.session.cuda_objection.take());
@@ -93,6 +96,11 @@ impl Machine {
         self.session.state()
     }
 
+    /// Number of the kernel log's last record that a snapshot of this machine has, if it could be read.
+    pub fn log_end(&self) -> Option<u64> {
+        self.log_end
+    }
+
     /// Ends the session. A wedge says that the driver did not let our child go.
     pub fn close(mut self) -> Option<Wedge> {
         self.session.close()
@@ -107,6 +115,8 @@ impl Machine {
     fn host_facts(&mut self, deadline: Instant) -> HostFacts {
         let (host, problem) = host_facts(&self.source, deadline);
         self.warnings.extend(problem);
+        // A later look that failed makes nothing seen that was not.
+        self.log_end = host.kernel_log.state.value().map(|extent| extent.last).or(self.log_end);
         host
     }
 

@@ -18,7 +18,7 @@ const TEXT: usize = 200;
 
 /// Reads everything; what cannot be read says so in its own reading.
 pub fn host_facts(root: &Root) -> HostFacts {
-    let pci = pci::functions(root);
+    let listed = pci::listed(root);
     HostFacts {
         hostname: system::hostname(root),
         dmi: system::dmi(root),
@@ -29,7 +29,8 @@ pub fn host_facts(root: &Root) -> HostFacts {
         memory_total: text(root, "/proc/meminfo").parsed(crate::parse::memory::total),
         slots: pci::slots(root),
         nics: pci::nics(root),
-        pci,
+        pci: pci::functions(root, &listed),
+        pci_listing: listed.map(|names| u32::try_from(names.len()).unwrap_or(u32::MAX)),
         driver: driver::driver_facts(root),
         kernel_log: kmsg::kernel_log(root),
         foreign_pid_namespace: system::foreign_pid_namespace(root),

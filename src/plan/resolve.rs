@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::civil::Date;
 
 use crate::check::{Kind, xid::XidPolicy};
-use crate::decision::{Level, Stage};
+use crate::decision::{CORE, FLOOR, Level, Require, Stage};
 use crate::ident::{StepId, printable};
 use crate::predicate::{ClassReference, Override, PlanReference, SuiteReference};
 
@@ -15,7 +15,7 @@ use super::document::{Problem, Problems, nearest};
 use super::limits;
 use super::section::At;
 use super::site::{self, Site, SiteWaiver};
-use super::suite::{Step, Suite};
+use super::suite::{self, Step, Suite};
 use super::{Limit, Plan, PlannedStep, Work};
 
 /// What a run needs beside its steps: opening the session, the record, the farewell.
@@ -61,7 +61,7 @@ impl Plan {
             let left_out = left_out(step, &wanted, inputs.skip);
             steps.extend(planned(step, left_out, inputs, kinds, &mut problems));
         }
-        let because = cannot_accept_because(inputs);
+        let because = cannot_accept_because(inputs).or_else(|| what_the_floor_lacks(&steps));
         let timeouts = steps.iter().filter(|step| matches!(step.work, Work::Run(_))).map(|step| step.timeout);
         let plan = Plan {
             reference: reference(inputs),
@@ -302,6 +302,24 @@ fn cannot_accept_because(inputs: &Inputs<'_>) -> Option<String> {
     }
 }
 
+/// What these steps could never accept for: a check of the floor that is not required of this run
+/// or is declared away, or work of ours that nothing judges afterwards.
+fn what_the_floor_lacks(steps: &[PlannedStep]) -> Option<String> {
+    let required = || steps.iter().filter(|step| step.require == Require::Must);
+    for check in FLOOR {
+        let Some(step) = required().find(|step| step.check.as_str() == check) else {
+            return Some(format!("no step of this run requires the check `{check}`: nothing is accepted without it"));
+        };
+        if let Work::Absent { reason } = &step.work
+            && CORE.contains(&check)
+        {
+            return Some(format!("step `{}` is absent ({reason}): nothing is accepted without it", step.id));
+        }
+    }
+    let last = required().next_back().filter(|step| step.check.as_str() != suite::LAST)?;
+    Some(format!("step `{}` runs after `{}`: what it leaves behind would not be judged", last.id, suite::LAST))
+}
+
 fn notices(inputs: &Inputs<'_>, stage: Stage) -> Vec<String> {
     let mut notices = Vec::new();
     let Some(site) = inputs.site else {
@@ -369,7 +387,9 @@ mod tests {
         assert!(!plan.steps.iter().any(|step| step.id.as_str() == "power"), "power is of stage image");
         assert!(matches!(step(&plan, "aftermath").work, Work::Absent { .. }));
         assert_eq!(plan.deadline, Duration::from_secs(30 + 10) + MARGIN);
-        assert!(plan.can_accept && !plan.partial);
+        assert!(!plan.partial);
+        let because = plan.cannot_accept_because.unwrap();
+        assert!(!plan.can_accept && because.contains("requires the check `pcie-link`"), "{because}");
         let plan = resolve(Some(&site_of("")), &[], &[]).unwrap();
         assert_eq!((plan.stage, plan.steps.len()), (Stage::Service, 4));
         assert_eq!(resolve(Some(&site_of("stage = \"image\"")), &[], &[]).unwrap().stage, Stage::Image);
@@ -412,7 +432,8 @@ mod tests {
     fn a_site_file_of_another_host_accepts_nothing() {
         let plan = resolve(Some(&site_of("[expect]\nhostname = \"there\"")), &[], &[]).unwrap();
         assert!(!plan.can_accept && plan.cannot_accept_because.unwrap().contains("`there`"));
-        assert!(resolve(Some(&site_of("[expect]\nhostname = \"here\"")), &[], &[]).unwrap().can_accept);
+        let plan = resolve(Some(&site_of("[expect]\nhostname = \"here\"")), &[], &[]).unwrap();
+        assert!(!plan.cannot_accept_because.unwrap().contains("here"));
     }
 
     #[test]
@@ -465,6 +486,56 @@ mod tests {
         };
         let plan = Plan::resolve(&inputs, KINDS).unwrap();
         assert!(!plan.can_accept && plan.cannot_accept_because.unwrap().contains("can reject but not accept"));
+    }
+
+    /// The built-in suite with these changes to its text, under the built-in class with these to its own.
+    fn built_in(in_suite: &[(&str, &str)], in_class: &[(&str, &str)]) -> Plan {
+        let changed = |text: &str, changes: &[(&str, &str)]| {
+            changes.iter().fold(text.to_owned(), |text, (from, to)| {
+                assert!(text.contains(from), "{from}");
+                text.replace(from, to)
+            })
+        };
+        let kinds = crate::check::KINDS;
+        let suite = changed(suite::BUILTIN, in_suite);
+        let suite = suite::load(&Document::new("suite.toml", suite.as_bytes()).unwrap(), kinds).unwrap();
+        let (stem, text) = class::BUILTIN.iter().find(|(stem, _)| *stem == "l4").unwrap();
+        let document = Document::new(&format!("{stem}.toml"), changed(text, in_class).as_bytes()).unwrap();
+        let choice = class::choose(&[], None, &Wish::File(document), &suite, kinds).unwrap();
+        let inputs = Inputs {
+            suite: &suite,
+            choice: &choice,
+            site: None,
+            stage: None,
+            level: Level::Quick,
+            only: &[],
+            skip: &[],
+            hostname: None,
+            today: "2030-06-01".parse().unwrap(),
+        };
+        Plan::resolve(&inputs, kinds).unwrap()
+    }
+
+    #[test]
+    fn a_suite_or_class_of_ones_own_that_drops_the_floor_accepts_nothing_and_says_why() {
+        assert_eq!(built_in(&[], &[]).cannot_accept_because, None);
+        let ecc = "check = \"ecc\"\nrequire = ";
+        let lax = built_in(&[(&format!("{ecc}\"must\""), &format!("{ecc}\"should\""))], &[]);
+        assert!(!lax.can_accept && lax.cannot_accept_because.unwrap().contains("requires the check `ecc`"));
+
+        let late = "id = \"ecc\"\ncheck = \"ecc\"\nrequire = \"must\"\nstage = ";
+        let later = built_in(&[(&format!("{late}\"rack\""), &format!("{late}\"image\""))], &[]);
+        assert!(!later.can_accept, "a step of a later stage is none of this run");
+
+        let more = "\n[[step]]\nid = \"again\"\ncheck = \"mig\"\nrequire = \"must\"\nstage = \"rack\"\n\
+                    level = \"quick\"\ntimeout = \"9 s\"\n[[step]]\nid = \"end\"\ncheck = \"aftermath\"\n\
+                    require = \"must\"\nstage = \"service\"\nlevel = \"quick\"\ntimeout = \"9 s\"\n";
+        let whole = suite::BUILTIN;
+        let suite = format!("{whole}{more}");
+        let absent = "\n[absent]\nagain = \"a test of the suite\"\nend = \"a test of the suite\"\n";
+        let text = class::BUILTIN.iter().find(|(stem, _)| *stem == "l4").unwrap().1;
+        let plan = built_in(&[(whole, &suite)], &[(text, &format!("{text}{absent}"))]);
+        assert!(plan.cannot_accept_because.unwrap().contains("`again` runs after `aftermath`"));
     }
 
     #[test]

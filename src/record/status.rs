@@ -3,16 +3,19 @@
 //! The newest word counts. A rejection or a full undecided run ends the search; a record that
 //! is only less than what is asked for (another level, a partial run) lets an older one speak.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use jiff::civil::Date;
 
 use super::identity::{NodeDocument, Strength};
 use super::verify::Verified;
 use crate::decision::{Decision, Level, Stage};
 use crate::facts::host::{KernelLog, LogKind};
 use crate::facts::{HostFacts, Snapshot};
-use crate::ident::Digest;
+use crate::ident::{Digest, printable};
+use crate::predicate::Details;
 use crate::reading::Reading;
 
 mod reason;
@@ -42,16 +45,28 @@ pub struct Live {
     /// A reboot since the record is allowed; what the log of a later boot says is then all new.
     pub boot_id: Option<String>,
     pub events: Events,
+    /// Whether this is not the live machine by its own ways (`--root`, `--nvml`, a recording).
+    pub elsewhere: bool,
     pub now: Timestamp,
 }
 
 /// What the kernel log says that speaks against an older record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Events {
-    /// Xids, failed adapters, GPUs off the bus: when and what.
-    Seen(Vec<(Timestamp, String)>),
+    /// Xids, failed adapters, GPUs off the bus.
+    Seen(Vec<Event>),
     /// The log could not be read, or its beginning is gone.
     Unknown(String),
+}
+
+/// One line of the kernel log that speaks against an older record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// By the wall clock as it is now.
+    pub at: Timestamp,
+    /// Its number in the log of this boot.
+    pub sequence: u64,
+    pub text: String,
 }
 
 /// The record that a host stands accepted by.
@@ -74,13 +89,14 @@ pub struct Refusal {
 
 impl Live {
     /// What decides of a live host, from its facts. `now` is the wall clock at the snapshot.
-    pub fn of(snapshot: &Snapshot, class: Digest, suite: Digest, now: Timestamp) -> Live {
+    pub fn of(snapshot: &Snapshot, class: Digest, suite: Digest, elsewhere: bool, now: Timestamp) -> Live {
         Live {
             node: super::identity::node_document(snapshot),
             class,
             suite,
             boot_id: snapshot.host.kernel.boot_id.value().cloned(),
             events: events(&snapshot.host, now),
+            elsewhere,
             now,
         }
     }
@@ -92,6 +108,9 @@ pub fn judge(records: &[Verified], head: u64, live: &Live, wanted: &Wanted) -> R
     let mut newest_first: Vec<&Verified> = records.iter().collect();
     newest_first.sort_by_key(|record| std::cmp::Reverse(record.details.seq));
     let mut reasons = identity_reasons(&live.node);
+    if live.elsewhere {
+        reasons.push(Reason::LookedElsewhere);
+    }
     let found = newest_first.first().map_or(0, |record| record.details.seq);
     if found < head {
         reasons.push(Reason::NewestMissing { head, found });
@@ -99,7 +118,19 @@ pub fn judge(records: &[Verified], head: u64, live: &Live, wanted: &Wanted) -> R
     if newest_first.is_empty() {
         reasons.push(Reason::NoRecord);
     }
+    // Of two records under one number either may be the true one, and the other is not known to be older.
+    if let Some(pair) = newest_first.windows(2).find(|pair| pair[0].details.seq == pair[1].details.seq) {
+        reasons.push(Reason::Fork { seq: pair[0].details.seq });
+        return Err(Refusal { rejected: false, reasons });
+    }
+    let mut newer: Option<&Verified> = None;
     for record in newest_first {
+        // Whatever stood between two records that do not join may have been a rejection.
+        if let Some(newer) = newer.filter(|newer| !follows(newer, record)) {
+            reasons.push(Reason::Gap { after: record.details.seq, before: newer.details.seq });
+            return Err(Refusal { rejected: false, reasons });
+        }
+        newer = Some(record);
         let run_id = || record.details.run_id.clone();
         let at = || record.details.finished_at.clone();
         if record.details.simulated {
@@ -126,6 +157,11 @@ pub fn judge(records: &[Verified], head: u64, live: &Live, wanted: &Wanted) -> R
     Err(Refusal { rejected: false, reasons })
 }
 
+/// Whether the one record is the very next after the other in the chain.
+fn follows(newer: &Verified, older: &Verified) -> bool {
+    older.details.seq.checked_add(1) == Some(newer.details.seq) && newer.details.prev == Some(older.payload)
+}
+
 /// What speaks against an accepted record of this host.
 fn against(record: &Verified, live: &Live, wanted: &Wanted) -> Vec<Reason> {
     let details = &record.details;
@@ -149,11 +185,12 @@ fn against(record: &Verified, live: &Live, wanted: &Wanted) -> Vec<Reason> {
     );
     unless(details.plan.class.digest == live.class, Reason::OtherClass { run_id: run_id() });
     unless(details.plan.suite.digest == live.suite, Reason::OtherSuite { run_id: run_id() });
+    reasons.extend(ended_waivers(details, live.now));
     match details.finished_at.parse::<Timestamp>() {
         Ok(finished) => {
             reasons.extend(age_reason(details.run_id.clone(), finished, live.now, wanted));
             let same_boot = live.boot_id.is_some() && live.boot_id.as_ref() == details.boot_ids.last();
-            reasons.extend(event_reasons(&live.events, same_boot.then_some(finished)));
+            reasons.extend(event_reasons(&live.events, same_boot.then_some((finished, details.clock.log_end))));
         }
         Err(_) => reasons.push(Reason::Unreadable { run_id: run_id(), what: "finishedAt" }),
     }
@@ -179,16 +216,38 @@ fn age_reason(run_id: String, finished: Timestamp, now: Timestamp, wanted: &Want
     (age > max_age).then_some(Reason::TooOld { run_id, age, max_age })
 }
 
-/// `since` is when the record ended, within this boot; in another boot everything is newer.
-fn event_reasons(events: &Events, since: Option<Timestamp>) -> Vec<Reason> {
+/// Waivers that the record was accepted by and that hold no longer.
+fn ended_waivers(details: &Details, now: Timestamp) -> Vec<Reason> {
+    let today = jiff::tz::TimeZone::UTC.to_datetime(now).date();
+    let findings = details.steps.iter().flat_map(|step| &step.outcome.findings);
+    let used: BTreeSet<usize> = findings.filter_map(|finding| finding.waived_by).collect();
+    let holds = |index: &usize| {
+        let until = details.waivers.get(*index).and_then(|waiver| waiver.until.parse::<Date>().ok());
+        until.is_some_and(|until| until >= today)
+    };
+    let ended = used.iter().filter(|index| !holds(index));
+    ended
+        .map(|index| {
+            let waiver = details.waivers.get(*index);
+            let what =
+                waiver.map_or("a waiver".to_owned(), |waiver| format!("{} on {}", waiver.finding, waiver.subject));
+            Reason::WaiverEnded { run_id: details.run_id.clone(), what: printable(&what, 120) }
+        })
+        .collect()
+}
+
+/// `since` is when the record ended and where the log then was, within this boot; in another boot
+/// everything is newer. The log's own numbers are asked first: the clock may have been set since.
+fn event_reasons(events: &Events, since: Option<(Timestamp, Option<u64>)>) -> Vec<Reason> {
     match events {
         Events::Unknown(why) => vec![Reason::LogUnknown { why: why.clone() }],
         Events::Seen(seen) => {
-            let is_new = |at: Timestamp| since.is_none_or(|since| at.saturating_add(SLACK).unwrap_or(at) > since);
-            seen.iter()
-                .filter(|(at, _)| is_new(*at))
-                .map(|(_, text)| Reason::EventSince { text: text.clone() })
-                .collect()
+            let is_new = |event: &&Event| match since {
+                None => true,
+                Some((_, Some(log_end))) => event.sequence > log_end,
+                Some((since, None)) => event.at.saturating_add(SLACK).unwrap_or(event.at) > since,
+            };
+            seen.iter().filter(is_new).map(|event| Reason::EventSince { text: event.text.clone() }).collect()
         }
     }
 }
@@ -206,7 +265,7 @@ fn events(host: &HostFacts, now: Timestamp) -> Events {
     }
 }
 
-fn entries(log: &KernelLog, boot: Timestamp) -> Vec<(Timestamp, String)> {
+fn entries(log: &KernelLog, boot: Timestamp) -> Vec<Event> {
     let speaks_against = |kind: &LogKind| match kind {
         LogKind::Xid { .. } | LogKind::SXid { .. } | LogKind::AdapterFailed { .. } | LogKind::FallenOffBus { .. } => {
             true
@@ -219,7 +278,7 @@ fn entries(log: &KernelLog, boot: Timestamp) -> Vec<(Timestamp, String)> {
         .map(|entry| {
             // A time past the calendar's end is newer than any record.
             let at = boot.checked_add(Duration::from_micros(entry.microseconds)).unwrap_or(Timestamp::MAX);
-            (at, entry.text.clone())
+            Event { at, sequence: entry.sequence, text: entry.text.clone() }
         })
         .collect()
 }

@@ -240,7 +240,7 @@ mod tests {
         let json = as_json(&testing::plan(), KINDS, &Footprint::default());
         assert_eq!(json["steps"][0]["limits"][0]["value"], "535.129.03");
         assert_eq!(json["steps"][2]["work"], "absent");
-        assert_eq!(json["canAccept"], true);
+        assert_eq!(json["canAccept"], false, "this small suite lacks most of the floor");
         assert_eq!(json["steps"].as_array().map(Vec::len), Some(3));
     }
 

@@ -135,6 +135,7 @@ fn status_ends_with_0_1_or_2_and_gives_the_reasons() {
         suite: sample::digest("suite"),
         boot_id: Some(sample::BOOT.to_owned()),
         events: Events::Seen(Vec::new()),
+        elsewhere: false,
         now: "2026-11-30T22:00:00Z".parse().unwrap(),
     };
     let status = |stage| {

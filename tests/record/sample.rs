@@ -103,7 +103,7 @@ pub fn details() -> Details {
         prev: None,
         challenge: "none".to_owned(),
         boot_ids: vec![BOOT.to_owned()],
-        clock: Clock { synchronised: Some(true), maximum_error: Some(31_000) },
+        clock: Clock { synchronised: Some(true), maximum_error: Some(31_000), log_end: Some(1000) },
         started_at: "2026-11-30T20:40:26Z".to_owned(),
         finished_at: "2026-11-30T20:41:07.125Z".to_owned(),
         inventory: Inventory {

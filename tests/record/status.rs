@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use nodegate::decision::{Decision, Level, Stage};
 use nodegate::facts::host::{LogEntry, LogExtent, LogKind};
 use nodegate::predicate::Details;
 use nodegate::reading::{Code, Reading};
-use nodegate::record::status::{Events, Live, Reason, Refusal, Standing, Wanted, judge};
+use nodegate::record::status::{Event, Events, Live, Reason, Refusal, Standing, Wanted, judge};
 use nodegate::record::{Documents, HostKey, PublicKey, Unsigned, Verified, verify};
 
 use super::sample;
@@ -39,6 +38,7 @@ fn live() -> Live {
         suite: sample::digest("suite"),
         boot_id: Some(sample::BOOT.to_owned()),
         events: Events::Seen(Vec::new()),
+        elsewhere: false,
         now: "2026-11-30T22:00:00Z".parse().unwrap(),
     }
 }
@@ -52,7 +52,16 @@ fn live_with(change: impl FnOnce(&mut Live)) -> Live {
 /// The judgement over these records, the last of which is the chain's head.
 fn standing(records: &[Verified], live: &Live) -> Result<Standing, Refusal> {
     let head = records.iter().map(|record| record.details.seq).max().unwrap_or(0);
-    judge(records, head, live, &WANTED)
+    judge(&joined(records), head, live, &WANTED)
+}
+
+/// The same records as one chain, each with the digest of the one before.
+fn joined(records: &[Verified]) -> Vec<Verified> {
+    let mut records = records.to_vec();
+    for index in 1..records.len() {
+        records[index].details.prev = Some(records[index - 1].payload);
+    }
+    records
 }
 
 fn reasons(records: &[Verified], live: &Live) -> Vec<Reason> {
@@ -155,7 +164,7 @@ fn the_last_word_counts() {
 fn a_later_run_that_only_asked_less_does_not_take_the_acceptance_away() {
     let accepted = || record(1, |details| details.level = Level::Soak);
     let wanted = Wanted { level: Level::Standard, ..WANTED };
-    let then = |change: fn(&mut Details)| judge(&[accepted(), record(2, change)], 2, &live(), &wanted);
+    let then = |change: fn(&mut Details)| judge(&joined(&[accepted(), record(2, change)]), 2, &live(), &wanted);
     assert_eq!(then(|details| details.level = Level::Quick).unwrap().seq, 1);
     let partial = then(|details| (details.partial, details.decision) = (true, Decision::Undecided));
     assert_eq!(partial.unwrap().seq, 1);
@@ -177,16 +186,78 @@ fn a_record_that_was_taken_out_of_the_chain_is_missed() {
 }
 
 #[test]
+fn a_record_that_was_taken_out_of_the_middle_is_missed_too() {
+    let less = |seq| record(seq, |details| (details.partial, details.decision) = (true, Decision::Undecided));
+    let whole = joined(&[record(1, |_| {}), less(2), less(3)]);
+    assert_eq!(judge(&whole, 3, &live(), &WANTED).unwrap().seq, 1);
+    let gap = [whole[0].clone(), whole[2].clone()];
+    let refusal = judge(&gap, 3, &live(), &WANTED).unwrap_err();
+    assert_eq!(refusal.reasons.last(), Some(&Reason::Gap { after: 1, before: 3 }));
+    // Another record in the place of the one that was there, under the same number.
+    let replaced = [whole[0].clone(), less(2), whole[2].clone()];
+    assert_eq!(
+        judge(&replaced, 3, &live(), &WANTED).unwrap_err().reasons.last(),
+        Some(&Reason::Gap { after: 2, before: 3 })
+    );
+    let twice = [whole[0].clone(), record(1, |details| details.partial = true)];
+    assert_eq!(judge(&twice, 1, &live(), &WANTED).unwrap_err().reasons, [Reason::Fork { seq: 1 }]);
+}
+
+#[test]
+fn a_look_at_another_root_says_nothing_of_this_host() {
+    assert_reason!(&[record(1, |_| {})], &live_with(|live| live.elsewhere = true), Reason::LookedElsewhere);
+}
+
+#[test]
+fn an_acceptance_ends_with_the_waiver_that_it_rests_on() {
+    let waived = |until: &str, by: Option<usize>| {
+        let waiver = nodegate::predicate::Waiver {
+            step: "pcie-link".to_owned(),
+            finding: "link-narrow".to_owned(),
+            subject: "host".to_owned(),
+            reason: "ordered".to_owned(),
+            who: "ada".to_owned(),
+            until: until.to_owned(),
+        };
+        let subject = nodegate::ident::Subject::host();
+        let mut judgement = nodegate::outcome::Judgement::expecting([subject.clone()]);
+        judgement.judged(&subject);
+        let (grade, action) = (nodegate::outcome::Grade::Failed, nodegate::outcome::Action::Reseat);
+        judgement.find(nodegate::outcome::Finding::new(grade, "link-narrow", subject, "Narrow", action));
+        let outcome = judgement.close("").waive(|_| by);
+        [record(1, |details| {
+            details.waivers = vec![waiver];
+            details.steps[2].outcome = outcome;
+        })]
+    };
+    assert!(standing(&waived("2026-11-30", Some(0)), &live()).is_ok());
+    assert_reason!(&waived("2026-11-29", Some(0)), &live(), Reason::WaiverEnded { .. });
+    assert_reason!(&waived("2026-11-30", Some(7)), &live(), Reason::WaiverEnded { .. });
+    assert!(standing(&waived("2026-11-29", None), &live()).is_ok(), "a waiver that covered nothing");
+}
+
+#[test]
+fn a_clock_that_was_set_back_hides_no_event() {
+    let seen = |sequence| {
+        let at = "2026-11-30T20:00:00Z".parse().unwrap();
+        live_with(|live| live.events = Events::Seen(vec![Event { at, sequence, text: "Xid 79".to_owned() }]))
+    };
+    assert!(standing(&[record(1, |_| {})], &seen(1000)).is_ok());
+    assert_reason!(&[record(1, |_| {})], &seen(1001), Reason::EventSince { .. });
+}
+
+#[test]
 fn an_event_since_the_record_counts_and_one_before_it_does_not() {
-    let at = |text: &str| vec![(text.parse::<Timestamp>().unwrap(), "Xid 79".to_owned())];
+    let record = |seq, _| record(seq, |details| details.clock.log_end = None);
+    let at = |text: &str| vec![Event { at: text.parse().unwrap(), sequence: 7, text: "Xid 79".to_owned() }];
     let seen = |text: &str| live_with(|live| live.events = Events::Seen(at(text)));
-    assert!(standing(&[record(1, |_| {})], &seen("2026-11-30T20:00:00Z")).is_ok());
-    assert_reason!(&[record(1, |_| {})], &seen("2026-11-30T21:00:00Z"), Reason::EventSince { .. });
+    assert!(standing(&[record(1, ())], &seen("2026-11-30T20:00:00Z")).is_ok());
+    assert_reason!(&[record(1, ())], &seen("2026-11-30T21:00:00Z"), Reason::EventSince { .. });
     let rebooted = live_with(|live| {
         live.boot_id = Some("another".to_owned());
         live.events = Events::Seen(at("2026-11-30T20:00:00Z"));
     });
-    assert_reason!(&[record(1, |_| {})], &rebooted, Reason::EventSince { .. });
+    assert_reason!(&[record(1, ())], &rebooted, Reason::EventSince { .. });
 }
 
 #[test]
@@ -205,8 +276,14 @@ fn live_from_log(state: Reading<LogExtent>, entries: Vec<LogEntry>) -> Events {
     snapshot.host.kernel.uptime = Reading::Value(3600.0);
     snapshot.host.kernel_log.state = state;
     snapshot.host.kernel_log.entries = entries;
-    Live::of(&snapshot, sample::digest("class"), sample::digest("suite"), "2026-11-30T22:00:00Z".parse().unwrap())
-        .events
+    Live::of(
+        &snapshot,
+        sample::digest("class"),
+        sample::digest("suite"),
+        false,
+        "2026-11-30T22:00:00Z".parse().unwrap(),
+    )
+    .events
 }
 
 #[test]
@@ -217,7 +294,8 @@ fn the_log_of_the_live_host_gives_its_events_with_their_time() {
         Reading::Value(extent),
         vec![entry(LogKind::Xid { code: 79, bus_id: None }), entry(LogKind::Unknown)],
     );
-    assert_eq!(events, Events::Seen(vec![("2026-11-30T21:01:00Z".parse().unwrap(), "line".to_owned())]));
+    let event = Event { at: "2026-11-30T21:01:00Z".parse().unwrap(), sequence: 7, text: "line".to_owned() };
+    assert_eq!(events, Events::Seen(vec![event]));
     let cut = LogExtent { complete: false, ..extent };
     assert!(matches!(live_from_log(Reading::Value(cut), Vec::new()), Events::Unknown(_)));
     assert!(matches!(live_from_log(Reading::Failed(Code::NO_PERMISSION), Vec::new()), Events::Unknown(_)));

@@ -1,6 +1,6 @@
 //! What rose on one GPU between the first reading and the last.
 
-use super::Aftermath;
+use super::{Aftermath, state};
 use crate::check::Pulse;
 use crate::check::look::Look;
 use crate::check::memory_repair::judge_recovery;
@@ -37,12 +37,14 @@ impl Change<'_> {
             Some(gpu) if gpu.handle.value().is_some() => *gpu,
             _ => return look.unread(self.departure(look)).unwrap_or(()),
         };
-        if self.was_on_bus && !self.closing.host.pci.contains_key(&self.bus_id) {
+        let listed = look.require(&self.closing.host.pci_listing, "devices on the PCI bus at the end").is_some();
+        if listed && self.was_on_bus && !self.closing.host.pci.contains_key(&self.bus_id) {
             look.find(self.gone(look, "the driver shows it, the bus does not"));
         }
         self.judge_uncorrected(after, look);
         self.judge_limited(after, limits, look);
         self.judge_rows(&after.remapped_rows, look);
+        state::judge(self.gpu, after, look);
         if self.gpu.recovery_action != after.recovery_action {
             judge_recovery(&after.recovery_action, look);
         }
@@ -53,6 +55,12 @@ impl Change<'_> {
         let nameless =
             |gpu: &&Gpu| gpu.index == self.gpu.index && gpu.bus_id().is_none_or(|bus_id| bus_id == self.bus_id);
         let Some(gpu) = self.closing.gpus.iter().find(nameless) else {
+            // A list that was not given lacks nobody.
+            let counted =
+                blame::require(&self.closing.driver.device_count, &look.subject(), "GPUs at the end of the run");
+            if let Err(unread) = counted {
+                return unread;
+            }
             return self.gone(look, "the driver no longer lists it");
         };
         let code = gpu.handle.failure().or(gpu.pci.failure()).unwrap_or(Code::GARBLED);

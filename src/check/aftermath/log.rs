@@ -98,6 +98,7 @@ fn judge_entry(entry: &LogEntry) -> Option<(String, Finding, u64)> {
         LogKind::FallenOffBus { bus_id } => lost(subject_of(*bus_id), "fallen off the bus, says the kernel log"),
         LogKind::ApiMismatch { client } => mismatch(client),
         LogKind::Aer { severity, bus_id } => aer(severity, subject_of(*bus_id)),
+        LogKind::Unknown if entry.text.contains("Xid") => illegible(&entry.text),
         LogKind::Unknown => return None,
     };
     Some((finding.found.clone(), finding, entry.microseconds))
@@ -142,6 +143,13 @@ fn lost(subject: Subject, found: &str) -> Finding {
         .advise("Keep dmesg for the ticket; power off, reseat the GPU and its power; if it is lost again, replace it.")
 }
 
+/// The driver reports an error, and which cannot be read.
+fn illegible(line: &str) -> Finding {
+    Finding::new(Grade::Undecided, "xid", Subject::host(), "Xid that cannot be read", Action::Investigate)
+        .compared("no new Xid", line)
+        .advise("Look its number up in NVIDIA's catalogue; run again; report the line, its form is not known.")
+}
+
 fn mismatch(client: &str) -> Finding {
     Finding::new(Grade::Failed, "library-mismatch", Subject::host(), "Driver parts differ", Action::Reboot)
         .compared("clients of the kernel module's version", format!("a client of version {client}"))
@@ -158,17 +166,21 @@ fn aer(severity: &str, subject: Subject) -> Finding {
 
 /// Xids from before the run only warn: the counters and the recovery action judge what lasts.
 fn judge_old(entry: &LogEntry) -> Option<(String, Finding, u64)> {
-    let LogKind::Xid { code, bus_id } = entry.kind else { return None };
-    let known = XidPolicy::builtin().xid(code);
+    let policy = XidPolicy::builtin();
+    let (kind, code, bus_id, known) = match entry.kind {
+        LogKind::Xid { code, bus_id } => ("Xid", code, bus_id, policy.xid(code)),
+        LogKind::SXid { code, bus_id } => ("SXid", code, bus_id, policy.sxid(code)),
+        _ => return None,
+    };
     if known.is_some_and(|known| matches!(known.verdict, Verdict::Ignore | Verdict::Consequence)) {
         return None;
     }
     let reason = known.map_or("not in the policy", |known| known.reason.trim_end_matches('.'));
     let finding =
         Finding::new(Grade::Warned, "xid-since-boot", subject_of(bus_id), "Xid before the run", Action::Monitor)
-            .compared("no Xid since the host started", format!("Xid {code}: {reason}"))
+            .compared("no Xid since the host started", format!("{kind} {code}: {reason}"))
             .advise("Find out what raised it (dmesg); a reboot and a run at --level standard tell whether it returns.");
-    Some((code.to_string(), finding, entry.microseconds))
+    Some((format!("{kind} {code}"), finding, entry.microseconds))
 }
 
 /// The step in whose window the time falls, or the last that had begun by then.

@@ -118,10 +118,27 @@ fn a_gpu_that_went_is_lost_or_gone() {
         closing.gpus[0] = Gpu { index: 0, handle: lost, pci: Reading::Failed(Code::GPU_IS_LOST), ..Gpu::default() };
     };
     after(lose, "failed", &[("gpu-lost", GPU)]);
-    after(|closing| drop(closing.gpus.remove(0)), "failed", &[("gpu-gone", GPU)]);
+    let drop_first = |closing: &mut Snapshot| {
+        closing.gpus.remove(0);
+        closing.driver.device_count = Reading::Value(1);
+    };
+    after(drop_first, "failed", &[("gpu-gone", GPU)]);
     after(|closing| drop(closing.host.pci.remove(&sample::bus_id(0))), "failed", &[("gpu-gone", GPU)]);
     let opening = sample::host(1);
     assert_outcome(&check().judge(&opening, &sample::host(2), &[]), "undecided", &[("gpu-appeared", "0000:2b:00.0")]);
+}
+
+#[test]
+fn a_closing_look_that_failed_makes_no_gpu_go() {
+    for state in unread::<u32>() {
+        let opening = sample::host(1);
+        let mut closing = opening.clone();
+        (closing.driver.device_count, closing.gpus) = (state.clone(), Vec::new());
+        assert_eq!(check().judge(&opening, &closing, &[]).status().as_str(), "undecided", "{state:?}");
+        let mut closing = opening.clone();
+        closing.host = crate::facts::HostFacts { pci_listing: state.clone(), ..Default::default() };
+        assert_eq!(check().judge(&opening, &closing, &[]).status().as_str(), "undecided", "{state:?}");
+    }
 }
 
 #[test]
@@ -140,6 +157,54 @@ fn new_messages_are_judged_by_the_policy() {
     after(log(aer("Uncorrected (Fatal)")), "failed", &[("aer-fatal", GPU)]);
     after(log(aer("Uncorrected (Non-Fatal)")), "warned", &[("aer", GPU)]);
     after(log(LogKind::Unknown), "passed", &[]);
+}
+
+#[test]
+fn an_xid_that_cannot_be_read_is_none_that_did_not_come() {
+    let line = |text: &'static str| {
+        move |closing: &mut Snapshot| {
+            let unknown = LogEntry { text: text.to_owned(), ..entry(1001, 9_000_000, LogKind::Unknown) };
+            closing.host.kernel_log.entries.push(unknown);
+            extend(closing, 0, 1001);
+        }
+    };
+    after(line("NVRM: Xid (PCI:0000:1b:00): seventy-nine"), "undecided", &[("xid", "host")]);
+    after(line("nvidia-nvswitch0: SXid (0000:c1:00.0: 20034"), "undecided", &[("xid", "host")]);
+    after(line("NVRM: never seen"), "passed", &[]);
+}
+
+#[test]
+fn what_changed_on_a_gpu_beside_its_counters_is_judged() {
+    use crate::facts::gpu::{Mode, RepairStatus};
+    let gpu = |change: fn(&mut Gpu)| move |closing: &mut Snapshot| change(&mut closing.gpus[0]);
+    let changed: &[(&str, &str)] = &[("state-changed", GPU)];
+    after(gpu(|gpu| gpu.uuid = Reading::Value("GPU-another".into())), "undecided", changed);
+    after(gpu(|gpu| gpu.serial = Reading::Value("another".into())), "undecided", changed);
+    after(gpu(|gpu| gpu.ecc_mode = Reading::Value(Mode { current: 1, pending: 0 })), "undecided", changed);
+    after(gpu(|gpu| gpu.mig_mode = Reading::Value(Mode { current: 1, pending: 1 })), "undecided", changed);
+    after(gpu(|gpu| gpu.power_limit = Reading::Value(200_000)), "undecided", changed);
+    let shrink = |gpu: &mut Gpu| {
+        gpu.memory = Reading::Value(crate::facts::gpu::Memory { total: 1, reserved: 0, free: 0, used: 0 })
+    };
+    after(gpu(shrink), "undecided", changed);
+    after(gpu(|gpu| gpu.link_width = Reading::Value(8)), "failed", &[("link-narrow", GPU)]);
+    after(gpu(|gpu| gpu.inforom_valid = Reading::Value(false)), "failed", &[("inforom-corrupt", GPU)]);
+    let corrupt = |gpu: &mut Gpu| gpu.inforom_valid = Reading::Failed(Code::CORRUPTED_INFOROM);
+    after(gpu(corrupt), "failed", &[("inforom-corrupt", GPU)]);
+    let exceed = |gpu: &mut Gpu| {
+        if let Reading::Value(status) = &mut gpu.sram {
+            status.b_threshold_exceeded = 1;
+        }
+    };
+    after(gpu(exceed), "failed", &[("sram-threshold", GPU)]);
+    let (mut opening, mut closing) = (sample::host(1), sample::host(1));
+    (opening.gpus[0].retired_pages_pending, closing.gpus[0].retired_pages_pending) =
+        (Reading::Value(0), Reading::Value(1));
+    assert_outcome(&check().judge(&opening, &closing, &[]), "failed", &[("pages-pending", GPU)]);
+    let (mut opening, mut closing) = (sample::host(1), sample::host(1));
+    let repair = |pending| Reading::Value(RepairStatus { b_channel_repair_pending: 0, b_tpc_repair_pending: pending });
+    (opening.gpus[0].repair, closing.gpus[0].repair) = (repair(0), repair(1));
+    assert_outcome(&check().judge(&opening, &closing, &[]), "failed", &[("repair-pending", GPU)]);
 }
 
 #[test]
@@ -212,6 +277,11 @@ fn nothing_unread_and_no_empty_host_ever_passes() {
     never!(unread(), gpus[0].pcie_replays);
     never!(unread(), gpus[0].remapped_rows);
     never!(unread(), gpus[0].handle);
+    never!(unread(), gpus[0].uuid);
+    never!(unread(), gpus[0].link_width);
+    never!(unread(), gpus[0].ecc_mode);
+    never!(unread(), gpus[0].mig_mode);
+    never!(unread(), gpus[0].sram);
     never!(unread_optional(), gpus[0].recovery_action);
     assert_outcome(&check().judge(&sample::host(0), &sample::host(0), &[]), "undecided", &[]);
     assert_eq!(check().judge(&Snapshot::default(), &Snapshot::default(), &[]).status().as_str(), "undecided");

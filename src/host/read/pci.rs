@@ -12,11 +12,15 @@ use crate::reading::{Code, Reading};
 const DEVICES: &str = "/sys/bus/pci/devices";
 const SLOTS: &str = "/sys/bus/pci/slots";
 
-/// Every function. Links are read for GPUs, network devices and the bridges above them only: the
+/// The names of the devices on the bus, or why they are not known.
+pub fn listed(root: &Root) -> Reading<Vec<String>> {
+    root.list(DEVICES)
+}
+
+/// Every function that is listed. Links are read for GPUs, network devices and the bridges above them only: the
 /// kernel answers them from config space, which is slow, and may wake a device that sleeps.
-pub fn functions(root: &Root) -> BTreeMap<BusId, PciFunction> {
-    let names = root.list(DEVICES).value().cloned().unwrap_or_default();
-    let addresses = names.iter().filter_map(|name| name.parse::<BusId>().ok());
+pub fn functions(root: &Root, listed: &Reading<Vec<String>>) -> BTreeMap<BusId, PciFunction> {
+    let addresses = listed.value().into_iter().flatten().filter_map(|name| name.parse::<BusId>().ok());
     let mut functions: BTreeMap<_, _> = addresses.map(|bus_id| (bus_id, function(root, bus_id))).collect();
     let mut of_interest = BTreeSet::new();
     for (bus_id, function) in functions.iter().filter(|(_, function)| has_judged_link(function)) {

@@ -13,10 +13,11 @@ use crate::predicate::Details;
 const EXACT: u64 = 1 << 53;
 
 /// Takes out of the details what no reader could read as it is: large integers in override
-/// values become strings, an absurd clock error and measurements that are not finite go.
+/// values become strings, an absurd clock error, log number and measurements that are not finite go.
 pub fn tame(details: &mut Details) {
     details.overrides.iter_mut().for_each(|it| stringify(&mut it.value));
     details.clock.maximum_error = details.clock.maximum_error.filter(|error| error.unsigned_abs() <= EXACT);
+    details.clock.log_end = details.clock.log_end.filter(|end| *end <= EXACT);
     for step in &mut details.steps {
         let id = &step.id;
         step.outcome.measurements.retain(|measurement| {

@@ -13,6 +13,17 @@ pub enum Reason {
         head: u64,
         found: u64,
     },
+    /// Two records that do not join: one between them is missing, or one was put in its place.
+    Gap {
+        after: u64,
+        before: u64,
+    },
+    /// Two records under one number.
+    Fork {
+        seq: u64,
+    },
+    /// `--root`, `--nvml`, `--cuda` or a recording: not this machine's own word.
+    LookedElsewhere,
     Rejected {
         run_id: String,
         at: String,
@@ -64,6 +75,10 @@ pub enum Reason {
         run_id: String,
         finished_at: String,
     },
+    WaiverEnded {
+        run_id: String,
+        what: String,
+    },
     Unreadable {
         run_id: String,
         what: &'static str,
@@ -85,6 +100,9 @@ impl Reason {
             Reason::NoIdentity
                 | Reason::GpuUnnamed
                 | Reason::NewestMissing { .. }
+                | Reason::Gap { .. }
+                | Reason::Fork { .. }
+                | Reason::LookedElsewhere
                 | Reason::LogUnknown { .. }
                 | Reason::EventSince { .. }
                 | Reason::ClockBackwards { .. }
@@ -99,6 +117,13 @@ impl fmt::Display for Reason {
             Reason::NoRecord => f.write_str("no record that this host's own key verifies: run `nodegate run`"),
             Reason::NewestMissing { head, found } => {
                 write!(f, "record {head} of the chain is missing or does not verify, the newest here is {found}")
+            }
+            Reason::Gap { after, before } => {
+                write!(f, "records {after} and {before} of the chain do not join: one is missing or was replaced")
+            }
+            Reason::Fork { seq } => write!(f, "two records of the chain have the number {seq}"),
+            Reason::LookedElsewhere => {
+                f.write_str("told where to look (--root, --nvml, --cuda or --fixture): that says nothing of this host")
             }
             Reason::Rejected { run_id, at } => write!(f, "rejected by run {run_id}, {at}"),
             Reason::Undecided { run_id, at } => write!(f, "undecided by run {run_id}, {at}"),
@@ -122,6 +147,9 @@ impl fmt::Display for Reason {
             }
             Reason::ClockBackwards { run_id, finished_at } => {
                 write!(f, "run {run_id} ended at {finished_at}, which is in the future: the clock went backwards")
+            }
+            Reason::WaiverEnded { run_id, what } => {
+                write!(f, "run {run_id} was accepted with a waiver that has ended: {what}")
             }
             Reason::Unreadable { run_id, what } => write!(f, "run {run_id}: {what} cannot be read"),
             Reason::EventSince { text } => write!(f, "the kernel reported since then: {text}"),
