@@ -10,10 +10,12 @@ use serde::{Deserialize, Serialize};
 use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, shelf};
 use crate::ident::{Digest, printable};
 use crate::record::identity::{HostDocument, Strength};
-use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, verify};
+use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, plain, verify};
 
 /// The version of `state.json`. An older nodegate refuses a newer one by name.
 pub const FORMAT: u32 = 1;
+/// Bytes; the file has less than 400. What is longer is cut and then no JSON any more.
+const MAXIMUM_BYTES: u64 = 64 << 10;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
@@ -40,7 +42,7 @@ impl State {
 /// Reads `state.json`; none if there is none.
 pub fn read(folder: &Path) -> Result<Option<State>, StoreError> {
     let path = folder.join(STATE);
-    let bytes = match fs::read(&path) {
+    let bytes = match plain::read(&path, MAXIMUM_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StoreError::Read { path, source }),
@@ -154,7 +156,7 @@ fn fresh(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<Hos
 fn publish(folder: &Path, key: &PublicKey) -> Result<(), StoreError> {
     let path = folder.join(PUBLIC_KEY);
     let pem = key.to_pem();
-    if fs::read(&path).is_ok_and(|found| found == pem.as_bytes()) {
+    if plain::read(&path, MAXIMUM_BYTES).is_ok_and(|found| found == pem.as_bytes()) {
         return Ok(());
     }
     durable::replace(&path, pem.as_bytes()).map_err(|source| StoreError::Write { path, source })
@@ -168,7 +170,7 @@ fn settle(folder: &Path, mut state: State, key: &HostKey) -> Result<(), StoreErr
     };
     uuid::Uuid::parse_str(&run_id).map_err(|_| StoreError::RunId(printable(&run_id, 60)))?;
     let path = folder.join(RECORDS).join(format!("{run_id}.json"));
-    let record = fs::read(&path).ok().and_then(|bytes| verify(&bytes, &[key.public_key().clone()]).ok());
+    let record = shelf::read(&path).ok().and_then(|bytes| verify(&bytes, &[key.public_key().clone()]).ok());
     match record {
         Some(record) if record.details.seq == state.seq + 1 && record.details.prev == state.prev => {
             (state.seq, state.prev) = (record.details.seq, Some(record.payload));
