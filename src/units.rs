@@ -18,6 +18,9 @@ pub trait Unit: Copy + fmt::Debug + PartialEq + 'static {
     const SPELLINGS: &'static [(&'static str, f64)];
 }
 
+/// Longest time that is believed, seconds: a century. A clock plus such a time is still a clock.
+const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
+
 /// A number of the unit `U`, held in the unit's first spelling.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Quantity<U>(f64, PhantomData<U>);
@@ -71,9 +74,9 @@ impl<U: Unit> Quantity<U> {
 }
 
 impl Seconds {
-    /// The same time for the standard library. A negative time is refused when parsed.
+    /// The same time for the standard library. A negative or endless time is refused when parsed.
     pub fn duration(self) -> Duration {
-        Duration::from_secs_f64(self.number().max(0.0))
+        Duration::from_secs_f64(self.number().clamp(0.0, LONGEST))
     }
 }
 
@@ -102,11 +105,12 @@ impl<U: Unit> FromStr for Quantity<U> {
         let number: f64 = trimmed[..end].parse().map_err(|_| wrong())?;
         let spelling = trimmed[end..].trim_start();
         let (_, factor) = U::SPELLINGS.iter().find(|(s, _)| *s == spelling).ok_or_else(wrong)?;
-        let negative_time = U::QUANTITY == SecondUnit::QUANTITY && number < 0.0;
-        if !number.is_finite() || negative_time {
+        let number = number * factor;
+        let no_time = U::QUANTITY == SecondUnit::QUANTITY && !(0.0..=LONGEST).contains(&number);
+        if !number.is_finite() || no_time {
             return Err(wrong());
         }
-        Ok(Quantity::new(number * factor))
+        Ok(Quantity::new(number))
     }
 }
 
@@ -147,5 +151,15 @@ mod tests {
         for text in ["", "5", "s", "-1 s", "1e9 s", "NaN s", "5 parsecs"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_that_no_machine_means_is_refused() {
+        for text in ["9999999999 s", "99999999999999999999999999 h", &format!("{} s", "9".repeat(400))] {
+            assert!(text.parse::<Seconds>().is_err(), "{text}");
+        }
+        assert!(format!("{} TB", "9".repeat(300)).parse::<Bytes>().is_err());
+        assert!("800000 h".parse::<Seconds>().is_ok());
+        assert_eq!(Seconds::new(f64::INFINITY).duration(), Duration::from_secs_f64(LONGEST));
     }
 }

@@ -12,7 +12,8 @@ use crate::event::Event;
 use crate::exit::Ending;
 use crate::facts::{HostFacts, Snapshot};
 use crate::gate::{self, Account};
-use crate::host::{Machine, Origin, Source, clock, machine};
+use crate::host::machine::Sweep;
+use crate::host::{Machine, Origin, Source, clock};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
 use crate::predicate::{Agent, Operator};
@@ -74,17 +75,18 @@ pub enum Format {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
     interrupt::install()?;
     let started_at = clock::utc_now();
-    let prepared = arguments.place.prepare().map_err(Failure::Misused)?;
+    let agent = agent()?;
+    let prepared = arguments.place.prepare().map_err(interrupt::or(Failure::Misused))?;
     // The host without its driver decides the class and whose state this is, before anything is run.
-    let (host, _) = machine::host_facts(&prepared.source, Instant::now() + place::PATIENCE);
-    let around = arguments.place.around(&host, arguments.state.as_deref())?;
+    let sweep = Sweep::of(&prepared.source, Instant::now() + place::PATIENCE);
+    let around = arguments.place.around(&sweep.facts, arguments.state.as_deref())?;
     let Resolved { mut plan, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
     distrust_environment(&mut plan);
-    let store = open_store(&around.state, prepared.source.origin, &host)?;
+    let store = open_store(&around.state, prepared.source.origin, &sweep.facts)?;
     let _lock = lock::take(store.folder())?;
 
     let mut reporter = Output::new(arguments.format, out);
-    let (mut machine, opening) = ready(&prepared.source, arguments.wait_ready, &mut reporter);
+    let (mut machine, opening) = ready(&prepared.source, sweep, arguments.wait_ready, &mut reporter);
     let run_id = uuid::Uuid::now_v7().to_string();
     let notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
     announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
@@ -95,7 +97,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
 
     let account = Account {
         run_id,
-        agent: agent()?,
+        agent,
         origin: prepared.source.origin,
         operator: operator(arguments),
         started_at,
@@ -143,7 +145,8 @@ impl Reporter for Output<'_> {
 fn open_store(folder: &Path, origin: Origin, host: &HostFacts) -> Result<Store, Failure> {
     match origin {
         Origin::Simulated => Store::for_recording(folder),
-        Origin::Live | Origin::Overridden => Store::for_host(folder, &host_document(host)),
+        Origin::Live => Store::for_host(folder, &host_document(host)),
+        Origin::Overridden => Store::for_override(folder, &host_document(host)),
     }
     .map_err(Failure::broken)
 }
@@ -164,11 +167,18 @@ fn distrust_environment(plan: &mut Plan) {
 }
 
 /// Opens the machine; with `--wait-ready`, again and again until it is up or the time is over.
-fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter) -> (Machine, Snapshot) {
+fn ready(
+    source: &Source,
+    mut sweep: Sweep,
+    patience: Option<Seconds>,
+    reporter: &mut dyn Reporter,
+) -> (Machine, Snapshot) {
     let until = Instant::now() + patience.map_or(Duration::ZERO, Seconds::duration);
     let mut attempt = 1;
+    // Who the host is was settled when the state folder was opened.
+    let (dmi, machine_id) = (sweep.facts.dmi.clone(), sweep.facts.os.machine_id.clone());
     loop {
-        let (machine, opening) = Machine::open(source.clone(), Instant::now() + place::PATIENCE);
+        let (machine, opening) = Machine::open_on(source.clone(), sweep, Instant::now() + place::PATIENCE);
         let Some(reason) = gate::not_ready_yet(&opening) else { return (machine, opening) };
         if !clock::pause(RETRY, until) {
             return (machine, opening);
@@ -176,6 +186,9 @@ fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter
         machine.close();
         reporter.hear(&Event::Waiting { reason, attempt });
         attempt += 1;
+        sweep = Sweep::of(source, Instant::now() + place::PATIENCE);
+        sweep.facts.dmi = dmi.clone();
+        sweep.facts.os.machine_id = machine_id.clone();
     }
 }
 
@@ -224,9 +237,10 @@ fn operator(arguments: &Arguments) -> Operator {
 
 #[expect(clippy::disallowed_methods, reason = "the edge reads its own executable, to name it in the record")]
 fn agent() -> Result<Agent, Failure> {
-    let bytes = std::fs::read("/proc/self/exe")
+    let digest = std::fs::File::open("/proc/self/exe")
+        .and_then(Digest::of_reader)
         .map_err(|error| Failure::broken(format!("own executable /proc/self/exe: {error}")))?;
-    Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest: Digest::of(&bytes) })
+    Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest })
 }
 
 fn finish(arguments: &Arguments, stored: &Stored, out: &mut dyn Write) -> Result<Ending, Failure> {

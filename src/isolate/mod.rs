@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use child::{Child, Line};
-pub use dialogue::{Dialogue, serve_one};
+pub use dialogue::{Dialogue, serve_each, serve_one};
 pub use interrupt::{interrupt_flag, interrupted};
 
 use crate::facts::snapshot::Wedge;
