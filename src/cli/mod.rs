@@ -21,7 +21,7 @@ mod topology;
 pub mod verify;
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -30,6 +30,7 @@ use clap::{Parser, Subcommand};
 use crate::check::KINDS;
 use crate::exit::Ending;
 use crate::host::clock;
+use crate::ident::printable;
 use crate::record::identity::host_document;
 use crate::record::status::Live;
 use crate::report::screen;
@@ -164,17 +165,30 @@ fn dispatch() -> Ending {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _closed = error.print();
-            return if error.use_stderr() { Ending::Misused } else { Ending::Accepted };
+            let printed = error.print();
+            return if error.use_stderr() { Ending::Misused } else { written(Ending::Accepted, printed) };
         }
     };
     let mut out = terminal::Quiet::new(std::io::stdout());
-    match arguments.command.run(&mut out) {
+    let ending = match arguments.command.run(&mut out) {
         Ok(ending) => ending,
         Err(failure) => {
             print_chain(failure.error());
             failure.ending()
         }
+    };
+    written(ending, out.end())
+}
+
+/// The ending, unless what was to be said did not come through: who reads half of it must not
+/// take it for the whole.
+fn written(ending: Ending, output: io::Result<()>) -> Ending {
+    match output {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _closed = writeln!(std::io::stderr(), "nodegate: standard output: {error}");
+            Ending::Broken
+        }
+        Ok(()) | Err(_) => ending,
     }
 }
 
@@ -248,5 +262,11 @@ fn print_chain(error: &dyn Error) {
         }
         source = cause.source();
     }
-    let _closed = writeln!(std::io::stderr(), "{text}");
+    // Paths and names in it may hold anything; the line breaks of a list of problems are ours.
+    for line in text.lines() {
+        let _closed = writeln!(std::io::stderr(), "{}", printable(line, LONGEST_LINE));
+    }
 }
+
+/// Characters of an error line; a path has at most 4096 bytes.
+const LONGEST_LINE: usize = 5000;

@@ -18,6 +18,7 @@ use crate::ident::{Digest, printable};
 use crate::plan::Plan;
 use crate::predicate::{Agent, Operator};
 use crate::record::identity::{Documents, host_document};
+use crate::record::plain;
 use crate::record::store::{Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
@@ -76,9 +77,15 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     interrupt::install()?;
     let started_at = clock::utc_now();
     let agent = agent()?;
+    if let Some(path) = &arguments.record {
+        plain::may_replace(path).map_err(|error| Failure::misused(format!("--record {}: {error}", path.display())))?;
+    }
     let prepared = arguments.place.prepare().map_err(interrupt::or(Failure::Misused))?;
     // The host without its driver decides the class and whose state this is, before anything is run.
     let sweep = Sweep::of(&prepared.source, Instant::now() + place::PATIENCE);
+    if let Some(reason) = &sweep.refused {
+        return Err(Failure::misused(reason.clone()));
+    }
     let around = arguments.place.around(&sweep.facts, arguments.state.as_deref())?;
     let Resolved { mut plan, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
     distrust_environment(&mut plan);
@@ -106,11 +113,11 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     };
     let details = gate::account(&plan, &opening, verdict, account);
     let stored = store.commit(details, &Documents::of(&opening)).map_err(Failure::broken)?;
-    if let Some(path) = &arguments.record {
-        stored.copy_to(path).map_err(Failure::broken)?;
-    }
     reporter.hear(&Event::RunEnded { details: Box::new(stored.details.clone()) });
-    finish(arguments, &stored, out)
+    let ending = finish(arguments, &stored, out)?;
+    // The decision has been told; that its copy is missing is a failure of its own.
+    let copied = arguments.record.as_deref().map_or(Ok(()), |path| stored.copy_to(path));
+    copied.map(|()| ending).map_err(Failure::broken)
 }
 
 /// The reporter that `--format` asks for.

@@ -163,6 +163,8 @@ impl Machine {
 pub struct Sweep {
     /// Every reading that the child did not come to is `Unasked`, which no check takes for good.
     pub facts: HostFacts,
+    /// Why the root folder that was named is none.
+    pub refused: Option<String>,
     /// What went wrong, if something did.
     problem: Option<String>,
     /// The root folder held the child up.
@@ -174,7 +176,7 @@ impl Sweep {
     /// could not be read, the facts say so, so that nobody takes the host for another one.
     pub fn of(source: &Source, deadline: Instant) -> Sweep {
         let deadline = deadline.min(Instant::now() + HOST_PATIENCE);
-        let mut sweep = Sweep { facts: nobody(Code::DIED), problem: None, hung: false };
+        let mut sweep = Sweep { facts: nobody(Code::DIED), refused: None, problem: None, hung: false };
         if let Err(broken) = sweep.read(&absolute(source.clone()), deadline) {
             sweep.hung = matches!(broken, Broken::Hung(_));
             sweep.problem = Some(format!("host facts could not be read: {}", printable(&broken.to_string(), 300)));
@@ -185,7 +187,7 @@ impl Sweep {
     /// What a root folder that hangs is worth: nothing, and at once.
     fn wedged() -> Sweep {
         let problem = "host facts could not be read: the root folder hung before".to_owned();
-        Sweep { facts: nobody(Code::WEDGED), problem: Some(problem), hung: true }
+        Sweep { facts: nobody(Code::WEDGED), refused: None, problem: Some(problem), hung: true }
     }
 
     fn read(&mut self, source: &Source, deadline: Instant) -> Result<(), Broken> {
@@ -194,7 +196,10 @@ impl Sweep {
         child.finish_input();
         for _ in 0..HOST_ANSWERS {
             let answer: Result<HostFacts, String> = isolate::parsed(&child.next_line(deadline)?)?;
-            self.facts = answer.map_err(|detail| Broken::Died { how: format!("says: {detail}") })?;
+            self.facts = answer.map_err(|detail| {
+                self.refused = Some(detail.clone());
+                Broken::Died { how: format!("says: {detail}") }
+            })?;
         }
         child.stop();
         Ok(())

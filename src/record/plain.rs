@@ -36,6 +36,17 @@ pub fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// Whether a file may be put at this path: nothing is there, or a plain file is. A link, device or
+/// pipe would be replaced by the file: `/dev/stdout` on the whole machine, if root asks for it.
+pub fn may_replace(path: &Path) -> io::Result<()> {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_file() => Err(io::Error::new(io::ErrorKind::InvalidInput, "there and not a plain file")),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 fn open_with(options: &mut OpenOptions, path: &Path, more: OFlags) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY | more;
     let file = options.custom_flags(flags.bits().cast_signed()).open(path)?;
@@ -70,6 +81,19 @@ mod tests {
         assert!(open_lock(&link).is_err());
         assert!(!target.exists());
         assert!(open_lock(&target).is_ok());
+    }
+
+    #[test]
+    fn only_a_plain_file_may_be_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+        assert!(may_replace(&file).is_ok());
+        std::fs::write(&file, "x").unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(may_replace(&file).is_ok());
+        for path in [link.as_path(), folder.path(), Path::new("/dev/null")] {
+            assert!(may_replace(path).is_err(), "{}", path.display());
+        }
     }
 
     #[test]

@@ -132,7 +132,9 @@ impl Store {
     /// be another machine, whose run must not set this one's key and history aside.
     pub fn for_override(folder: &Path, host: &HostDocument) -> Result<Store, StoreError> {
         match state::read(folder)? {
-            Some(state) if state.host != host.digest() => Err(StoreError::Elsewhere { path: folder.to_owned() }),
+            Some(state) if state.host != host.digest() && host.unread.is_empty() => {
+                Err(StoreError::Elsewhere { path: folder.to_owned() })
+            }
             _ => Store::for_host(folder, host),
         }
     }
