@@ -30,6 +30,7 @@ use clap::{Parser, Subcommand};
 use crate::check::KINDS;
 use crate::exit::Ending;
 use crate::host::clock;
+use crate::host::fixture::FixtureError;
 use crate::ident::printable;
 use crate::record::identity::host_document;
 use crate::record::status::Live;
@@ -220,7 +221,7 @@ impl Command {
 
 /// Looks at the host as it is now and judges its records by it.
 fn status(arguments: &StatusArguments, out: &mut dyn Write) -> Result<Ending, Failure> {
-    let opened = arguments.place.open().map_err(Failure::Misused)?;
+    let opened = arguments.place.open().map_err(blamed)?;
     let selection = arguments.selection.selection();
     let around = arguments.place.around(&opened.snapshot.host, arguments.status.state.as_deref())?;
     let reference = selection.resolve(&around, KINDS).map_err(Failure::misused)?.plan.reference;
@@ -243,11 +244,10 @@ fn numbered(result: Result<u8, Box<dyn Error>>) -> Result<Ending, Failure> {
 
 /// Input and output that fail are not the caller's mistake; everything else names what was given.
 fn blamed(error: Box<dyn Error>) -> Failure {
-    if error.is::<std::io::Error>() || error.is::<crate::record::store::StoreError>() {
-        Failure::Broken(error)
-    } else {
-        Failure::Misused(error)
-    }
+    let broken = error.is::<std::io::Error>()
+        || error.is::<crate::record::store::StoreError>()
+        || error.downcast_ref::<FixtureError>().is_some_and(FixtureError::is_ours);
+    if broken { Failure::Broken(error) } else { Failure::Misused(error) }
 }
 
 /// The whole chain of causes, once, at the edge.

@@ -77,7 +77,7 @@ impl Place {
 
     /// What a plan depends on beside files and options, with the host read afresh.
     pub fn surroundings(&self, state: Option<&Path>) -> Result<Surroundings, Failure> {
-        let prepared = self.prepare().map_err(Failure::Misused)?;
+        let prepared = self.prepare().map_err(super::blamed)?;
         let sweep = Sweep::of(&prepared.source, Instant::now() + PATIENCE);
         self.around(&sweep.facts, state)
     }

@@ -80,9 +80,10 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     if let Some(path) = &arguments.record {
         plain::may_replace(path).map_err(|error| Failure::misused(format!("--record {}: {error}", path.display())))?;
     }
-    let prepared = arguments.place.prepare().map_err(interrupt::or(Failure::Misused))?;
+    let prepared = arguments.place.prepare().map_err(interrupt::or(super::blamed))?;
     // The host without its driver decides the class and whose state this is, before anything is run.
-    let sweep = Sweep::of(&prepared.source, Instant::now() + place::PATIENCE);
+    let deadline = Instant::now() + place::PATIENCE;
+    let sweep = Sweep::of(&prepared.source, deadline);
     if let Some(reason) = &sweep.refused {
         return Err(Failure::misused(reason.clone()));
     }
@@ -93,14 +94,14 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     let _lock = lock::take(store.folder())?;
 
     let mut reporter = Output::new(arguments.format, out);
-    let (mut machine, opening) = ready(&prepared.source, sweep, arguments.wait_ready, &mut reporter);
+    let (mut machine, opening) = ready(&prepared.source, (sweep, deadline), arguments.wait_ready, &mut reporter);
     let run_id = uuid::Uuid::now_v7().to_string();
     let notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
     announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
     let verdict =
         gate::run(&mut plan, &mut machine, &opening, &interrupt::interrupted, &mut |event| reporter.hear(event));
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
-    machine.close();
+    let verdict = verdict.after_close(machine.close());
 
     let account = Account {
         run_id,
@@ -176,7 +177,7 @@ fn distrust_environment(plan: &mut Plan) {
 /// Opens the machine; with `--wait-ready`, again and again until it is up or the time is over.
 fn ready(
     source: &Source,
-    mut sweep: Sweep,
+    (mut sweep, mut deadline): (Sweep, Instant),
     patience: Option<Seconds>,
     reporter: &mut dyn Reporter,
 ) -> (Machine, Snapshot) {
@@ -185,7 +186,7 @@ fn ready(
     // Who the host is was settled when the state folder was opened.
     let (dmi, machine_id) = (sweep.facts.dmi.clone(), sweep.facts.os.machine_id.clone());
     loop {
-        let (machine, opening) = Machine::open_on(source.clone(), sweep, Instant::now() + place::PATIENCE);
+        let (machine, opening) = Machine::open_on(source.clone(), sweep, deadline);
         let Some(reason) = gate::not_ready_yet(&opening) else { return (machine, opening) };
         if !clock::pause(RETRY, until) {
             return (machine, opening);
@@ -193,7 +194,8 @@ fn ready(
         machine.close();
         reporter.hear(&Event::Waiting { reason, attempt });
         attempt += 1;
-        sweep = Sweep::of(source, Instant::now() + place::PATIENCE);
+        deadline = Instant::now() + place::PATIENCE;
+        sweep = Sweep::of(source, deadline);
         sweep.facts.dmi = dmi.clone();
         sweep.facts.os.machine_id = machine_id.clone();
     }

@@ -43,6 +43,16 @@ pub enum FixtureError {
     Broken { path: PathBuf, source: Box<Broken> },
 }
 
+impl FixtureError {
+    /// Whether the recording is not to blame: we had no room, no driver, or our child broke.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            FixtureError::Copy { .. } | FixtureError::NoDriver { .. } | FixtureError::Broken { .. } => true,
+            FixtureError::Folder { .. } | FixtureError::Prepare { .. } => false,
+        }
+    }
+}
+
 /// The private copy; it goes when this is dropped.
 #[derive(Debug)]
 pub struct PreparedFixture {
