@@ -266,7 +266,22 @@ pub struct Digest(pub [u8; 32]);
 impl Digest {
     /// The digest of these bytes.
     pub fn of(bytes: &[u8]) -> Self {
-        let digest = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes);
+        Digest::from_library(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, bytes))
+    }
+
+    /// The digest of all that can be read, in pieces: an executable need not fit into memory twice.
+    pub fn of_reader(mut reader: impl std::io::Read) -> std::io::Result<Self> {
+        let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+        let mut piece = [0; 16 << 10];
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(Digest::from_library(context.finish())),
+                count => context.update(&piece[..count]),
+            }
+        }
+    }
+
+    fn from_library(digest: aws_lc_rs::digest::Digest) -> Self {
         let mut copy = [0; 32];
         copy.copy_from_slice(digest.as_ref());
         Digest(copy)
@@ -353,5 +368,7 @@ mod tests {
         let digest = Digest::of(b"");
         assert_eq!(digest.hex(), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(digest.to_string().parse::<Digest>().unwrap(), digest);
+        let long = vec![7; 100_000];
+        assert_eq!(Digest::of_reader(long.as_slice()).unwrap(), Digest::of(&long));
     }
 }

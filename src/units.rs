@@ -18,6 +18,9 @@ pub trait Unit: Copy + fmt::Debug + PartialEq + 'static {
     const SPELLINGS: &'static [(&'static str, f64)];
 }
 
+/// Longest time that is believed, seconds: a century. A clock plus such a time is still a clock.
+const LONGEST: f64 = 100.0 * 366.0 * 86_400.0;
+
 /// A number of the unit `U`, held in the unit's first spelling.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub struct Quantity<U>(f64, PhantomData<U>);
@@ -69,9 +72,6 @@ impl<U: Unit> Quantity<U> {
         U::SPELLINGS[0].0
     }
 }
-
-/// Thirty years in seconds: longer times mean nothing here, and clocks cannot count to all of them.
-const LONGEST: f64 = 1e9;
 
 impl Seconds {
     /// The same time for the standard library. A negative or endless time is refused when parsed.
@@ -158,5 +158,15 @@ mod tests {
         for text in ["", "5", "s", "-1 s", "1e9 s", "NaN s", "5 parsecs"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_number_that_no_machine_means_is_refused() {
+        for text in ["9999999999 s", "99999999999999999999999999 h", &format!("{} s", "9".repeat(400))] {
+            assert!(text.parse::<Seconds>().is_err(), "{text}");
+        }
+        assert!(format!("{} TB", "9".repeat(300)).parse::<Bytes>().is_err());
+        assert!("800000 h".parse::<Seconds>().is_ok());
+        assert_eq!(Seconds::new(f64::INFINITY).duration(), Duration::from_secs_f64(LONGEST));
     }
 }

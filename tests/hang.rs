@@ -5,7 +5,8 @@ mod support;
 
 use std::fs;
 use std::io::Read;
-use std::process::Stdio;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::fuse::NeverAnswers;
@@ -95,6 +96,68 @@ fn stuck_children() -> Vec<u32> {
         .collect()
 }
 
+/// A root folder in which this path hangs: a copy of a recorded host's, with a file system that never
+/// answers mounted over one of its folders.
+fn hanging_root(folder: &Path, over: &str) -> (PathBuf, NeverAnswers) {
+    let root = folder.join("root");
+    let copied = Command::new("cp")
+        .args(["-a", "fixtures/hosts/hgx-h100-8/root"])
+        .arg(&root)
+        .env("PATH", "/usr/bin:/bin")
+        .status()
+        .unwrap();
+    assert!(copied.success());
+    let never = NeverAnswers::mount(&root.join(over));
+    (root, never)
+}
+
+fn run_on_root(root: &Path, state: &Path) -> (Option<i32>, String, String, Duration) {
+    let began = Instant::now();
+    let output =
+        nodegate().args(["run", "--format", "json", "--root"]).arg(root).arg("--state").arg(state).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (output.status.code(), text(&output.stdout), text(&output.stderr), began.elapsed())
+}
+
+#[test]
+fn a_root_folder_that_hangs_in_the_kernel_accuses_nobody_and_leaves_the_host_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let (root, never) = hanging_root(folder.path(), "proc/driver/nvidia");
+    let (status, stdout, stderr, took) = run_on_root(&root, &state);
+    assert!(took < DEADLINE + MARGIN, "took {took:?}");
+    // A recording's root folder has no library: that alone is wrong with it.
+    assert!(matches!(status, Some(1 | 2)), "{stderr}");
+    let details: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert!(details["notices"].to_string().contains("host facts could not be read"), "{}", details["notices"]);
+    for step in details["steps"].as_array().unwrap().iter().filter(|step| step["id"] != "driver") {
+        assert_ne!(step["status"], "failed", "a hang is no fault of the hardware: {step:#}");
+    }
+    assert!(record_of(&state).exists());
+
+    // The same host answers again: it is still the same host, with the same key and one chain.
+    drop(never);
+    let (_, stdout, stderr, _) = run_on_root(&root, &state);
+    let details: serde_json::Value = serde_json::from_str(&stdout).unwrap_or_else(|_| panic!("{stderr}"));
+    assert_eq!(details["seq"].to_string().trim_matches('"'), "2", "{stderr}");
+}
+
+#[test]
+fn a_root_folder_that_hangs_before_the_host_is_known_never_sets_its_history_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let (root, never) = hanging_root(folder.path(), "proc/driver/nvidia");
+    drop(never);
+    assert!(run_on_root(&root, &state).0.is_some());
+    let key = fs::read(state.join("key.pem")).unwrap();
+    let never = NeverAnswers::mount(&root.join("proc/sys/kernel"));
+    let (status, _, stderr, took) = run_on_root(&root, &state);
+    drop(never);
+    assert!(took < DEADLINE + MARGIN, "took {took:?}");
+    assert!(status == Some(2) || (status == Some(70) && stderr.contains("cannot tell")), "{status:?} {stderr}");
+    assert_eq!(fs::read(state.join("key.pem")).unwrap(), key);
+}
+
 #[test]
 fn a_session_child_that_dies_by_a_signal_ends_undecided() {
     let events = "[[event]]\nwhat = \"session-dies\"\nfunction = \"nvmlDeviceGetTemperature\"\ngpu = 3\n";
@@ -117,6 +180,16 @@ fn a_hang_in_the_middle_of_the_run_leaves_the_earlier_steps_as_they_were() {
     assert_eq!(step(&details, "ecc")["status"], "passed");
     assert_eq!(step(&details, "power")["status"], "undecided");
     assert_eq!(step(&details, "aftermath")["status"], "undecided");
+}
+
+#[test]
+fn a_driver_that_does_not_let_the_session_go_is_never_accepted() {
+    let events = "[[event]]\nwhat = \"call-hangs\"\nfunction = \"nvmlShutdown\"\nhow = \"ignores-sigterm\"\n";
+    let (_folder, fixture) = faulty("hgx-h100-8", events);
+    let ran = run_fixture(&fixture, &[]);
+    let details = ran.details();
+    assert_eq!((ran.status(), details["decision"].as_str()), (2, Some("undecided")));
+    assert!(details["reason"].as_str().unwrap().contains("nvmlShutdown"), "{}", details["reason"]);
 }
 
 #[test]

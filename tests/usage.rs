@@ -167,6 +167,95 @@ fn hostile_bytes_of_a_host_reach_neither_screen_nor_record() {
 }
 
 #[test]
+fn output_that_is_lost_is_said_and_the_record_is_there() {
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    for format in ["text", "json", "jsonl"] {
+        let state = tempfile::tempdir().unwrap();
+        let output = nodegate()
+            .args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--format", format, "--state"])
+            .arg(state.path())
+            .stdout(full())
+            .output()
+            .unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(70), "{format}");
+        assert!(message.contains("standard output"), "{format}: {message}");
+        assert!(message.contains("accepted"), "{format}: the decision is told all the same: {message}");
+        assert!(support::record_of(state.path()).exists(), "{format}");
+    }
+    for arguments in [&["checks", "list"][..], &["run", "--help"], &["completions", "bash"]] {
+        let output = nodegate().args(arguments).stdout(full()).output().unwrap();
+        assert_eq!(output.status.code(), Some(70), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_record_never_takes_the_place_of_a_device_or_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let link = folder.path().join("stdout");
+    std::os::unix::fs::symlink("/proc/self/fd/1", &link).unwrap();
+    assert_misused(&run_with(&["--record", link.to_str().unwrap()]), &["stdout", "not a plain file"]);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+}
+
+#[test]
+fn a_time_beyond_every_clock_is_a_mistake_and_not_a_panic() {
+    let endless = "1000000000000000000000000000000 s";
+    assert_misused(&run_with(&["--wait-ready", endless]), &["--wait-ready", "time"]);
+    let output = nodegate().args(["status", "--max-age", endless]).output().unwrap();
+    assert_eq!(output.status.code(), Some(64));
+}
+
+#[test]
+fn a_pipe_in_the_state_folder_is_an_error_and_not_a_wait() {
+    for name in ["key.pem", "state.json", "lock", "run.lock"] {
+        let state = tempfile::tempdir().unwrap();
+        let run = || nodegate().arg("run").arg("--state").arg(state.path()).output().unwrap();
+        assert!(matches!(run().status.code(), Some(0..=2)));
+        let path = state.path().join(name);
+        fs::remove_file(&path).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let output = run();
+        assert_eq!(output.status.code(), Some(70), "{name}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("not a plain file"), "{name}: {output:?}");
+    }
+}
+
+#[test]
+fn a_state_that_was_never_written_by_us_is_rebuilt_and_not_a_panic() {
+    for (good, bad) in [("\"seq\":1", "\"seq\":18446744073709551615"), ("\"seq\"", "\"intent\":\"../x\",\"seq\"")] {
+        let state = tempfile::tempdir().unwrap();
+        let run = || nodegate().args(["run", "--format", "json", "--state"]).arg(state.path()).output().unwrap();
+        run();
+        let path = state.path().join("state.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(good));
+        fs::write(&path, text.replace(good, bad)).unwrap();
+        let details: serde_json::Value = serde_json::from_slice(&run().stdout).unwrap();
+        assert_eq!(details["seq"].to_string().trim_matches('"'), "2", "{bad}");
+        assert!(details["notices"].to_string().contains("damaged"), "{bad}");
+    }
+}
+
+#[test]
+fn a_run_on_another_root_leaves_this_machines_key_and_history_alone() {
+    let state = tempfile::tempdir().unwrap();
+    nodegate().arg("run").arg("--state").arg(state.path()).output().unwrap();
+    let key = fs::read(state.path().join("key.pem")).unwrap();
+    let output = nodegate()
+        .args(["run", "--root", "fixtures/hosts/hgx-h100-8/root", "--state"])
+        .arg(state.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(70));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("another machine"), "{output:?}");
+    assert_eq!(fs::read(state.path().join("key.pem")).unwrap(), key);
+    let none = nodegate().args(["run", "--root", "/nonexistent", "--state"]).arg(state.path()).output().unwrap();
+    assert_eq!(none.status.code(), Some(64), "{none:?}");
+}
+
+#[test]
 fn a_closed_standard_output_is_quiet() {
     let mut child = nodegate()
         .args(["checks", "list"])

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::host::{fixture, read, session};
-use crate::isolate::serve_one;
+use crate::isolate::{serve_each, serve_one};
 use crate::wire;
 
 /// Runs the job of this name with the parent at stdin and stdout.
@@ -22,7 +22,7 @@ pub fn serve(name: &str) -> ExitCode {
 type Job = (&'static str, fn() -> ExitCode);
 
 const JOBS: &[Job] = &[
-    ("host", || serve_one(read::serve_host_job)),
+    ("host", || serve_each(read::serve_host_job)),
     ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),

@@ -1,6 +1,6 @@
 //! One run at a time per host, and the holder named.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
@@ -8,6 +8,7 @@ use rustix::fs::{FlockOperation, flock};
 use sysinfo::{Pid, ProcessRefreshKind, ProcessesToUpdate, System};
 
 use super::Failure;
+use crate::record::plain;
 
 /// Held for as long as it lives. The file stays; the lock goes with the process, however it ends:
 /// children do not inherit the descriptor.
@@ -20,7 +21,7 @@ pub struct RunLock {
 pub fn take(folder: &Path) -> Result<RunLock, Failure> {
     let path = folder.join("run.lock");
     let wrong = |error: std::io::Error| Failure::broken(format!("run lock {}: {error}", path.display()));
-    let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(wrong)?;
+    let mut file = plain::open_lock(&path).map_err(wrong)?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(rustix::io::Errno::WOULDBLOCK) => {

@@ -22,7 +22,7 @@ mod topology;
 pub mod verify;
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
@@ -30,7 +30,9 @@ use clap::{Parser, Subcommand};
 
 use crate::check::KINDS;
 use crate::exit::Ending;
+use crate::host::fixture::FixtureError;
 use crate::host::{Origin, clock};
+use crate::ident::printable;
 use crate::record::identity::host_document;
 use crate::record::status::Live;
 use crate::report::screen;
@@ -168,18 +170,31 @@ fn dispatch() -> Ending {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _closed = error.print();
-            return if error.use_stderr() { Ending::Misused } else { Ending::Accepted };
+            let printed = error.print();
+            return if error.use_stderr() { Ending::Misused } else { written(Ending::Accepted, printed) };
         }
     };
     terminal::say_more(arguments.verbose);
     let mut out = terminal::Quiet::new(std::io::stdout());
-    match arguments.command.run(&mut out) {
+    let ending = match arguments.command.run(&mut out) {
         Ok(ending) => ending,
         Err(failure) => {
             print_chain(failure.error());
             failure.ending()
         }
+    };
+    written(ending, out.end())
+}
+
+/// The ending, unless what was to be said did not come through: who reads half of it must not
+/// take it for the whole.
+fn written(ending: Ending, output: io::Result<()>) -> Ending {
+    match output {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            let _closed = writeln!(std::io::stderr(), "nodegate: standard output: {error}");
+            Ending::Broken
+        }
+        Ok(()) | Err(_) => ending,
     }
 }
 
@@ -211,7 +226,7 @@ impl Command {
 
 /// Looks at the host as it is now and judges its records by it.
 fn status(arguments: &StatusArguments, out: &mut dyn Write) -> Result<Ending, Failure> {
-    let opened = arguments.place.open().map_err(Failure::Misused)?;
+    let opened = arguments.place.open().map_err(blamed)?;
     let selection = arguments.selection.selection();
     let around = arguments.place.around(&opened.snapshot.host, arguments.status.state.as_deref())?;
     let reference = selection.resolve(&around, KINDS).map_err(Failure::misused)?.plan.reference;
@@ -236,11 +251,10 @@ fn numbered(result: Result<u8, Box<dyn Error>>) -> Result<Ending, Failure> {
 
 /// Input and output that fail are not the caller's mistake; everything else names what was given.
 fn blamed(error: Box<dyn Error>) -> Failure {
-    if error.is::<std::io::Error>() || error.is::<crate::record::store::StoreError>() {
-        Failure::Broken(error)
-    } else {
-        Failure::Misused(error)
-    }
+    let broken = error.is::<std::io::Error>()
+        || error.is::<crate::record::store::StoreError>()
+        || error.downcast_ref::<FixtureError>().is_some_and(FixtureError::is_ours);
+    if broken { Failure::Broken(error) } else { Failure::Misused(error) }
 }
 
 /// The whole chain of causes, once, at the edge.
@@ -255,5 +269,11 @@ fn print_chain(error: &dyn Error) {
         }
         source = cause.source();
     }
-    let _closed = writeln!(std::io::stderr(), "{text}");
+    // Paths and names in it may hold anything; the line breaks of a list of problems are ours.
+    for line in text.lines() {
+        let _closed = writeln!(std::io::stderr(), "{}", printable(line, LONGEST_LINE));
+    }
 }
+
+/// Characters of an error line; a path has at most 4096 bytes.
+const LONGEST_LINE: usize = 5000;

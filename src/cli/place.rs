@@ -8,7 +8,8 @@ use super::plan::Surroundings;
 use super::{Failure, key};
 use crate::facts::{HostFacts, Snapshot};
 use crate::host::fixture::{self, PreparedFixture};
-use crate::host::{Machine, Origin, Source, clock, machine};
+use crate::host::machine::Sweep;
+use crate::host::{Machine, Origin, Source, clock};
 use crate::ident::printable;
 use crate::plan::site::SITE_PATH;
 
@@ -76,9 +77,9 @@ impl Place {
 
     /// What a plan depends on beside files and options, with the host read afresh.
     pub fn surroundings(&self, state: Option<&Path>) -> Result<Surroundings, Failure> {
-        let prepared = self.prepare().map_err(Failure::Misused)?;
-        let (host, _) = machine::host_facts(&prepared.source, Instant::now() + PATIENCE);
-        self.around(&host, state)
+        let prepared = self.prepare().map_err(super::blamed)?;
+        let sweep = Sweep::of(&prepared.source, Instant::now() + PATIENCE);
+        self.around(&sweep.facts, state)
     }
 
     /// The same from facts that are already there.
@@ -120,5 +121,5 @@ impl Place {
 
 /// The facts of this machine, for what is about its identity alone.
 pub fn this_host() -> HostFacts {
-    machine::host_facts(&Source::live(), Instant::now() + PATIENCE).0
+    Sweep::of(&Source::live(), Instant::now() + PATIENCE).facts
 }

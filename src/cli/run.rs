@@ -15,12 +15,14 @@ use crate::event::Event;
 use crate::exit::Ending;
 use crate::facts::{HostFacts, Snapshot};
 use crate::gate::{self, Account, Opening};
-use crate::host::{Machine, Origin, Source, clock, machine};
+use crate::host::machine::Sweep;
+use crate::host::{Machine, Origin, Source, clock};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
 use crate::plan::site::Collector;
 use crate::predicate::{Agent, Operator};
 use crate::record::identity::{Documents, host_document};
+use crate::record::plain;
 use crate::record::store::{Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
@@ -80,19 +82,27 @@ pub enum Format {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
     interrupt::install()?;
     let started_at = clock::utc_now();
-    let prepared = arguments.place.prepare().map_err(Failure::Misused)?;
+    let agent = agent()?;
+    if let Some(path) = &arguments.record {
+        plain::may_replace(path).map_err(|error| Failure::misused(format!("--record {}: {error}", path.display())))?;
+    }
+    let prepared = arguments.place.prepare().map_err(interrupt::or(super::blamed))?;
     // The host without its driver decides the class and whose state this is, before anything is run.
-    let (host, _) = machine::host_facts(&prepared.source, Instant::now() + place::PATIENCE);
-    let around = arguments.place.around(&host, arguments.state.as_deref())?;
+    let deadline = Instant::now() + place::PATIENCE;
+    let sweep = Sweep::of(&prepared.source, deadline);
+    if let Some(reason) = &sweep.refused {
+        return Err(Failure::misused(reason.clone()));
+    }
+    let around = arguments.place.around(&sweep.facts, arguments.state.as_deref())?;
     let Resolved { mut plan, collector, .. } = arguments.selection.resolve(&around, KINDS).map_err(Failure::misused)?;
     let target = arguments.target(prepared.source.origin, collector)?;
     distrust_environment(&mut plan);
-    let store = open_store(&around.state, prepared.source.origin, &host)?;
+    let store = open_store(&around.state, prepared.source.origin, &sweep.facts)?;
     let _lock = lock::take(store.folder())?;
 
     let mut reporter = Output::new(arguments.format, out);
     let Ready { mut machine, snapshot: opening, openings, waited_for } =
-        ready(&prepared.source, arguments.wait_ready, &mut reporter);
+        ready(&prepared.source, (sweep, deadline), arguments.wait_ready, &mut reporter);
     let run_id = uuid::Uuid::now_v7().to_string();
     let mut notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
     notices.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
@@ -106,11 +116,11 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     );
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
     let log_end = machine.log_end();
-    machine.close();
+    let verdict = verdict.after_close(machine.close());
 
     let account = Account {
         run_id,
-        agent: agent()?,
+        agent,
         origin: prepared.source.origin,
         operator: operator(arguments),
         started_at,
@@ -120,11 +130,11 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     };
     let details = gate::account(&plan, &opening, verdict, account);
     let stored = store.commit(details, &Documents::of(&opening)).map_err(Failure::broken)?;
-    if let Some(path) = &arguments.record {
-        stored.copy_to(path).map_err(Failure::broken)?;
-    }
     reporter.hear(&Event::RunEnded { details: Box::new(stored.details.clone()) });
-    finish(arguments, &stored, target.as_ref(), out)
+    let ending = finish(arguments, &stored, target.as_ref(), out)?;
+    // The decision has been told; that its copy is missing is a failure of its own.
+    let copied = arguments.record.as_deref().map_or(Ok(()), |path| stored.copy_to(path));
+    copied.map(|()| ending).map_err(Failure::broken)
 }
 
 impl Arguments {
@@ -171,7 +181,8 @@ impl Reporter for Output<'_> {
 fn open_store(folder: &Path, origin: Origin, host: &HostFacts) -> Result<Store, Failure> {
     match origin {
         Origin::Simulated => Store::for_recording(folder),
-        Origin::Live | Origin::Overridden => Store::for_host(folder, &host_document(host)),
+        Origin::Live => Store::for_host(folder, &host_document(host)),
+        Origin::Overridden => Store::for_override(folder, &host_document(host)),
     }
     .map_err(Failure::broken)
 }
@@ -201,17 +212,28 @@ struct Ready {
 }
 
 /// Opens the machine; with `--wait-ready`, again and again until it is up or the time is over.
-fn ready(source: &Source, patience: Option<Seconds>, reporter: &mut dyn Reporter) -> Ready {
+fn ready(
+    source: &Source,
+    (mut sweep, mut deadline): (Sweep, Instant),
+    patience: Option<Seconds>,
+    reporter: &mut dyn Reporter,
+) -> Ready {
     let until = Instant::now() + patience.map_or(Duration::ZERO, Seconds::duration);
     let (mut openings, mut waited_for) = (1, None);
+    // Who the host is was settled when the state folder was opened.
+    let (dmi, machine_id) = (sweep.facts.dmi.clone(), sweep.facts.os.machine_id.clone());
     loop {
-        let (machine, snapshot) = Machine::open(source.clone(), Instant::now() + place::PATIENCE);
+        let (machine, snapshot) = Machine::open_on(source.clone(), sweep, deadline);
         let not_yet = gate::not_ready_yet(&snapshot).filter(|_| clock::pause(RETRY, until));
         let Some(reason) = not_yet else { return Ready { machine, snapshot, openings, waited_for } };
         machine.close();
         reporter.hear(&Event::Waiting { reason: reason.clone(), attempt: openings });
         openings += 1;
         waited_for = Some(reason);
+        deadline = Instant::now() + place::PATIENCE;
+        sweep = Sweep::of(source, deadline);
+        sweep.facts.dmi = dmi.clone();
+        sweep.facts.os.machine_id = machine_id.clone();
     }
 }
 
@@ -260,9 +282,10 @@ fn operator(arguments: &Arguments) -> Operator {
 
 #[expect(clippy::disallowed_methods, reason = "the edge reads its own executable, to name it in the record")]
 fn agent() -> Result<Agent, Failure> {
-    let bytes = std::fs::read("/proc/self/exe")
+    let digest = std::fs::File::open("/proc/self/exe")
+        .and_then(Digest::of_reader)
         .map_err(|error| Failure::broken(format!("own executable /proc/self/exe: {error}")))?;
-    Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest: Digest::of(&bytes) })
+    Ok(Agent { version: env!("CARGO_PKG_VERSION").to_owned(), digest })
 }
 
 fn finish(

@@ -6,21 +6,37 @@ use tracing::level_filters::LevelFilter;
 
 use crate::report::typeface::Typeface;
 
-/// Writes through, and turns a closed pipe into silence: `nodegate record list | head` is no error.
+/// Writes through until a write fails, and is silent from then on: a run goes on to its record
+/// whatever becomes of its output. A closed pipe is no error (`nodegate record list | head`);
+/// anything else is one, and [`Quiet::end`] tells it.
 pub struct Quiet<W> {
     inner: W,
-    closed: bool,
+    failed: Option<io::Error>,
 }
 
 impl<W: Write> Quiet<W> {
     pub fn new(inner: W) -> Self {
-        Quiet { inner, closed: false }
+        Quiet { inner, failed: None }
     }
 
-    fn swallow<T>(&mut self, result: io::Result<T>, otherwise: T) -> io::Result<T> {
+    /// Writes out what is left, and says whether all of it came through.
+    ///
+    /// # Errors
+    ///
+    /// The first that a write gave, unless the reader had gone.
+    pub fn end(mut self) -> io::Result<()> {
+        self.flush()?;
+        match self.failed {
+            Some(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn keep<T>(&mut self, result: io::Result<T>, otherwise: T) -> io::Result<T> {
         match result {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                self.closed = true;
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Err(error),
+            Err(error) => {
+                self.failed = Some(error);
                 Ok(otherwise)
             }
             result => result,
@@ -30,16 +46,19 @@ impl<W: Write> Quiet<W> {
 
 impl<W: Write> Write for Quiet<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if self.closed {
+        if self.failed.is_some() {
             return Ok(bytes.len());
         }
         let result = self.inner.write(bytes);
-        self.swallow(result, bytes.len())
+        self.keep(result, bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        if self.failed.is_some() {
+            return Ok(());
+        }
         let result = self.inner.flush();
-        self.swallow(result, ())
+        self.keep(result, ())
     }
 }
 

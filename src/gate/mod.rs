@@ -16,6 +16,7 @@ use crate::check::{Context, Pulse};
 use crate::decision::{Decision, Judged, decide};
 use crate::event::Event;
 use crate::facts::Snapshot;
+use crate::facts::snapshot::Wedge;
 use crate::host::{Machine, clock};
 use crate::ident::{StepId, printable};
 use crate::outcome::{Finding, Outcome, Status};
@@ -29,6 +30,21 @@ pub struct Verdict {
     pub decision: Decision,
     /// Why, where the steps alone do not say it.
     pub reason: Option<String>,
+}
+
+impl Verdict {
+    /// A driver that does not let our session go is not one to accept a host on, however well its
+    /// steps went: whatever comes next on this host may hang in the same way.
+    pub fn after_close(mut self, wedge: Option<Wedge>) -> Verdict {
+        if let Some(wedge) = wedge.filter(|_| self.decision == Decision::Accepted) {
+            self.decision = Decision::Undecided;
+            self.reason = Some(format!(
+                "{} did not end within {:.0} s (process {}, state {}): reboot the host",
+                wedge.question, wedge.waited, wedge.pid, wedge.process_state
+            ));
+        }
+        self
+    }
 }
 
 /// The machine as it was when the run began.

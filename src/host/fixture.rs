@@ -1,10 +1,12 @@
 //! A recorded host made ready: a private copy in which the simulated driver lives.
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{Access, StatVfsMountFlags, access, statvfs};
+use rustix::fs::{Access, FlockOperation, OFlags, StatVfsMountFlags, access, flock, statvfs};
 use serde::{Deserialize, Serialize};
 
 use super::{Origin, Source};
@@ -14,8 +16,15 @@ use crate::nvml;
 
 /// The simulated driver's file, as cargo builds it and a release ships it.
 const SIMULATED_DRIVER: &str = "libnodegate_driver.so";
+/// How the names of private copies begin.
+const PREFIX: &str = "nodegate-";
+/// The file in a private copy that is locked while the copy is in use.
+const HELD: &str = "held";
+const NO_LINK_NO_WAIT: i32 = OFlags::NOFOLLOW.union(OFlags::NONBLOCK).bits().cast_signed();
 /// A folder in memory, on every Linux with a C library.
 const MEMORY: &str = "/dev/shm";
+/// More than a recorded host takes, bytes; a folder in memory with less is left alone.
+const ROOM: u64 = 64 << 20;
 /// Copying a recorded host takes milliseconds; a folder on a dead mount takes for ever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -24,8 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum FixtureError {
     #[error("recorded host {path}")]
     Folder { path: PathBuf, source: io::Error },
-    #[error("recorded host {path}: not a folder")]
-    NotAFolder { path: PathBuf },
     #[error("folder for the private copy of a recorded host in {path}")]
     Copy { path: PathBuf, source: io::Error },
     #[error("no simulated driver ({SIMULATED_DRIVER}) in {}", .searched.join(", "))]
@@ -36,10 +43,22 @@ pub enum FixtureError {
     Broken { path: PathBuf, source: Box<Broken> },
 }
 
+impl FixtureError {
+    /// Whether the recording is not to blame: we had no room, no driver, or our child broke.
+    pub fn is_ours(&self) -> bool {
+        match self {
+            FixtureError::Copy { .. } | FixtureError::NoDriver { .. } | FixtureError::Broken { .. } => true,
+            FixtureError::Folder { .. } | FixtureError::Prepare { .. } => false,
+        }
+    }
+}
+
 /// The private copy; it goes when this is dropped.
 #[derive(Debug)]
 pub struct PreparedFixture {
     run: tempfile::TempDir,
+    /// Locked for as long as the copy is in use.
+    _held: File,
 }
 
 impl PreparedFixture {
@@ -68,20 +87,16 @@ impl PreparedFixture {
 /// Makes a private copy of the recorded host in this folder, as it is when a run begins.
 pub fn prepare(fixture: &Path) -> Result<PreparedFixture, FixtureError> {
     let path = fixture.to_owned();
-    let folder =
-        std::fs::canonicalize(fixture).map_err(|source| FixtureError::Folder { path: path.clone(), source })?;
-    if !folder.is_dir() {
-        return Err(FixtureError::NotAFolder { path });
-    }
+    let folder = std::path::absolute(fixture).map_err(|source| FixtureError::Folder { path: path.clone(), source })?;
     let library = simulated_driver()?;
     let temporary = copies_folder();
-    let run = tempfile::Builder::new()
-        .prefix("nodegate-")
-        .tempdir_in(&temporary)
-        .map_err(|source| FixtureError::Copy { path: temporary, source })?;
+    sweep(&temporary);
+    let no_copy = |source| FixtureError::Copy { path: temporary.clone(), source };
+    let run = tempfile::Builder::new().prefix(PREFIX).tempdir_in(&temporary).map_err(no_copy)?;
+    let held = hold(run.path()).map_err(no_copy)?;
     let job = PrepareJob { library, fixture: folder, run: run.path().to_owned() };
     match isolate::call::<_, Result<(), String>>("prepare", &job, PATIENCE) {
-        Ok(Ok(())) => Ok(PreparedFixture { run }),
+        Ok(Ok(())) => Ok(PreparedFixture { run, _held: held }),
         Ok(Err(message)) => Err(FixtureError::Prepare { path, message }),
         Err(broken) => Err(FixtureError::Broken { path, source: Box::new(broken) }),
     }
@@ -98,10 +113,35 @@ pub struct PrepareJob {
 
 /// The job `prepare`. The error is for people.
 pub fn serve_prepare_job(job: PrepareJob) -> Result<(), String> {
-    nvml::prepare(&job.library, &job.fixture, &job.run).map_err(|error| {
+    let fixture = std::fs::canonicalize(&job.fixture).map_err(|error| error.to_string())?;
+    if !fixture.is_dir() {
+        return Err("not a folder".to_owned());
+    }
+    nvml::prepare(&job.library, &fixture, &job.run).map_err(|error| {
         let cause = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
         printable(&format!("{error}{cause}"), 2000)
     })
+}
+
+/// Locks the copy; the kernel frees it when we die, however that happens.
+fn hold(run: &Path) -> io::Result<File> {
+    let file = File::create_new(run.join(HELD))?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Removes the copies of runs that were killed: a copy in memory would stay until the next boot.
+/// What cannot be removed belongs to somebody else and hinders nobody.
+fn sweep(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        let path = entry.path();
+        let held = OpenOptions::new().read(true).custom_flags(NO_LINK_NO_WAIT).open(path.join(HELD));
+        let abandoned = held.is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok());
+        if abandoned && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            std::fs::remove_dir_all(path).ok();
+        }
+    }
 }
 
 /// Where the private copy goes: `TMPDIR` if it is set, else memory where a library may be
@@ -109,8 +149,9 @@ pub fn serve_prepare_job(job: PrepareJob) -> Result<(), String> {
 fn copies_folder() -> PathBuf {
     let memory = Path::new(MEMORY);
     let may_execute = || statvfs(memory).is_ok_and(|mount| !mount.f_flag.contains(StatVfsMountFlags::NOEXEC));
+    let has_room = || statvfs(memory).is_ok_and(|mount| mount.f_bavail.saturating_mul(mount.f_frsize) >= ROOM);
     let may_write = || access(memory, Access::WRITE_OK | Access::EXEC_OK).is_ok();
-    if std::env::var_os("TMPDIR").is_none() && may_execute() && may_write() {
+    if std::env::var_os("TMPDIR").is_none() && may_execute() && may_write() && has_room() {
         return memory.to_owned();
     }
     std::env::temp_dir()
@@ -133,10 +174,25 @@ mod tests {
 
     #[test]
     fn what_is_no_folder_is_named() {
-        let missing = prepare(Path::new("/no/such/host")).unwrap_err();
-        assert_eq!(missing.to_string(), "recorded host /no/such/host");
-        let file = prepare(Path::new("/proc/self/status")).unwrap_err();
-        assert!(file.to_string().ends_with("not a folder"));
+        let job =
+            |fixture: &str| PrepareJob { library: "/no/lib.so".into(), fixture: fixture.into(), run: "/tmp".into() };
+        assert!(serve_prepare_job(job("/no/such/host")).unwrap_err().contains("No such file"));
+        assert_eq!(serve_prepare_job(job("/proc/self/status")).unwrap_err(), "not a folder");
+    }
+
+    #[test]
+    fn the_copy_of_a_run_that_was_killed_is_removed_and_one_in_use_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = |name: &str| folder.path().join(name);
+        for name in ["nodegate-dead", "nodegate-used", "nodegate-new", "other"] {
+            std::fs::create_dir(copy(name)).unwrap();
+        }
+        drop(hold(&copy("nodegate-dead")).unwrap());
+        drop(hold(&copy("other")).unwrap());
+        let _held = hold(&copy("nodegate-used")).unwrap();
+        sweep(folder.path());
+        let left = ["nodegate-dead", "nodegate-used", "nodegate-new", "other"].map(|name| copy(name).exists());
+        assert_eq!(left, [false, true, true, true]);
     }
 
     #[test]

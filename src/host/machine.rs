@@ -7,14 +7,15 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use super::root::Root;
+use super::Source;
+use super::read::HOST_ANSWERS;
 use super::session::{Opening, Session};
-use super::{Origin, Source};
+use crate::facts::host::Dmi;
 use crate::facts::snapshot::{DriverSession, Pair, SessionState, Wedge};
 use crate::facts::{Answers, Gpu, HostFacts, Question, Snapshot};
 use crate::ident::{StepId, printable};
-use crate::isolate;
-use crate::reading::Reading;
+use crate::isolate::{self, Broken, Child};
+use crate::reading::{Code, Reading};
 
 /// How long a sweep of the root folder may take. It is tens of milliseconds on a healthy host;
 /// a device that fell off the bus can hold a read of its configuration space for seconds.
@@ -25,12 +26,8 @@ const PULSE_PATIENCE: Duration = Duration::from_secs(20);
 const MOST_GPUS: u32 = 128;
 /// Pairs are asked of hosts with at most this many GPUs (240 ordered pairs).
 const MOST_PAIRED: u32 = 16;
-/// A fresh one at every boot.
-const BOOT_ID: &str = "proc/sys/kernel/random/boot_id";
 /// Kernel modules that bring a driver for NVML: the discrete GPUs', and Tegra's.
 const MODULES: [&str; 2] = ["nvidia", "nvgpu"];
-/// The paravirtual GPU of WSL, whose driver is no module of its own.
-const WSL_DEVICE: &str = "dev/dxg";
 
 /// The machine under test, with one driver session for the whole run.
 pub struct Machine {
@@ -40,6 +37,10 @@ pub struct Machine {
     gpus: u32,
     /// Number of the kernel log's last record in the newest snapshot.
     log_end: Option<u64>,
+    /// The root folder held a child up once. It is not asked again: each try costs its deadline.
+    root_hung: bool,
+    /// The boot that the last sweep saw.
+    boot_id: Option<String>,
     /// What went wrong on our side and belongs into the next snapshot.
     warnings: Vec<String>,
 }
@@ -48,9 +49,22 @@ impl Machine {
     /// Reads the host, opens the driver session and takes the opening snapshot. What fails is
     /// in the snapshot; a hang costs at most the deadline and 4 s.
     pub fn open(source: Source, deadline: Instant) -> (Machine, Snapshot) {
-        let (source, session) = (absolute(source), Session::none());
-        let mut machine = Machine { source, session, gpus: 0, log_end: None, warnings: Vec::new() };
-        let host = machine.host_facts(deadline);
+        let sweep = Sweep::of(&source, deadline);
+        Machine::open_on(source, sweep, deadline)
+    }
+
+    /// The same on a sweep of the host that was made already.
+    pub fn open_on(source: Source, sweep: Sweep, deadline: Instant) -> (Machine, Snapshot) {
+        let mut machine = Machine {
+            source: absolute(source),
+            session: Session::none(),
+            gpus: 0,
+            log_end: None,
+            root_hung: false,
+            boot_id: None,
+            warnings: Vec::new(),
+        };
+        let host = machine.take(sweep);
         machine.session = Session::open(&machine.opening(&host), deadline);
         machine.warnings.extend(machine.session.cuda_objection.take());
         let snapshot = machine.around(host, deadline);
@@ -106,18 +120,23 @@ impl Machine {
         self.session.close()
     }
 
-    /// The boot that we are in now, if the kernel says. A plain file of the kernel's own memory:
-    /// reading it cannot hang.
+    /// The boot that the last sweep of the host saw, if the kernel said.
     pub fn boot_id(&self) -> Option<String> {
-        Root::new(&self.source.root).read_text(BOOT_ID).value().map(|text| printable(text.trim(), 40))
+        self.boot_id.clone()
     }
 
     fn host_facts(&mut self, deadline: Instant) -> HostFacts {
-        let (host, problem) = host_facts(&self.source, deadline);
-        self.warnings.extend(problem);
+        let sweep = if self.root_hung { Sweep::wedged() } else { Sweep::of(&self.source, deadline) };
+        self.take(sweep)
+    }
+
+    fn take(&mut self, sweep: Sweep) -> HostFacts {
+        self.root_hung |= sweep.hung;
+        self.boot_id = sweep.facts.kernel.boot_id.value().cloned().or(self.boot_id.take());
         // A later look that failed makes nothing seen that was not.
-        self.log_end = host.kernel_log.state.value().map(|extent| extent.last).or(self.log_end);
-        host
+        self.log_end = sweep.facts.kernel_log.state.value().map(|extent| extent.last).or(self.log_end);
+        self.warnings.extend(sweep.problem);
+        sweep.facts
     }
 
     fn opening(&self, host: &HostFacts) -> Opening {
@@ -126,12 +145,8 @@ impl Machine {
             root: self.source.root.clone(),
             nvml: self.source.nvml.clone(),
             cuda: self.source.cuda.clone(),
-            driver_loaded: has_driver(host) || self.is_wsl(),
+            driver_loaded: has_driver(host),
         }
-    }
-
-    fn is_wsl(&self) -> bool {
-        self.source.origin != Origin::Simulated && self.source.root.join(WSL_DEVICE).exists()
     }
 
     /// A snapshot of the driver around these facts about the host.
@@ -160,18 +175,65 @@ impl Machine {
     }
 }
 
-/// The facts of a host without its driver, read in a child; and what went wrong, if so. Every
-/// reading of a host that could not be read is `Unasked`, which no check takes for good.
-pub fn host_facts(source: &Source, deadline: Instant) -> (HostFacts, Option<String>) {
-    let left = deadline.saturating_duration_since(Instant::now()).min(HOST_PATIENCE);
-    let root = absolute(source.clone()).root;
-    let read: Result<Result<HostFacts, String>, _> = isolate::call("host", &json!({ "root": root }), left);
-    let problem = match read {
-        Ok(Ok(host)) => return (host, None),
-        Ok(Err(message)) => message,
-        Err(broken) => broken.to_string(),
+/// The facts of a host without its driver, as a child read them.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Every reading that the child did not come to is `Unasked`, which no check takes for good.
+    pub facts: HostFacts,
+    /// Why the root folder that was named is none.
+    pub refused: Option<String>,
+    /// What went wrong, if something did.
+    problem: Option<String>,
+    /// The root folder held the child up.
+    hung: bool,
+}
+
+impl Sweep {
+    /// Reads the host. Who it is comes first, and stands where the rest hangs; where even that
+    /// could not be read, the facts say so, so that nobody takes the host for another one.
+    pub fn of(source: &Source, deadline: Instant) -> Sweep {
+        let deadline = deadline.min(Instant::now() + HOST_PATIENCE);
+        let mut sweep = Sweep { facts: nobody(Code::DIED), refused: None, problem: None, hung: false };
+        if let Err(broken) = sweep.read(&absolute(source.clone()), deadline) {
+            sweep.hung = matches!(broken, Broken::Hung(_));
+            sweep.problem = Some(format!("host facts could not be read: {}", printable(&broken.to_string(), 300)));
+        }
+        sweep
+    }
+
+    /// What a root folder that hangs is worth: nothing, and at once.
+    fn wedged() -> Sweep {
+        let problem = "host facts could not be read: the root folder hung before".to_owned();
+        Sweep { facts: nobody(Code::WEDGED), refused: None, problem: Some(problem), hung: true }
+    }
+
+    fn read(&mut self, source: &Source, deadline: Instant) -> Result<(), Broken> {
+        let mut child = Child::start("host")?.with_grace(isolate::CALL_GRACE);
+        child.send(&json!({ "root": source.root }))?;
+        child.finish_input();
+        for _ in 0..HOST_ANSWERS {
+            let answer: Result<HostFacts, String> = isolate::parsed(&child.next_line(deadline)?)?;
+            self.facts = answer.map_err(|detail| {
+                self.refused = Some(detail.clone());
+                Broken::Died { how: format!("says: {detail}") }
+            })?;
+        }
+        child.stop();
+        Ok(())
+    }
+}
+
+/// The facts of a host whose identity is there and could not be read.
+fn nobody(code: Code) -> HostFacts {
+    let unread = || Reading::Failed(code);
+    let dmi = Dmi {
+        product_serial: unread(),
+        product_uuid: unread(),
+        board_serial: unread(),
+        chassis_serial: unread(),
+        ..Dmi::default()
     };
-    (HostFacts::default(), Some(format!("host facts could not be read: {}", printable(&problem, 300))))
+    HostFacts { dmi, ..HostFacts::default() }
 }
 
 /// Whether the kernel has a driver for the library to talk to. Where the list of modules could
@@ -217,7 +279,6 @@ mod tests {
 
     use super::*;
     use crate::facts::host::Module;
-    use crate::reading::Code;
 
     #[test]
     fn a_library_is_not_initialised_on_a_kernel_that_is_known_to_have_no_driver() {

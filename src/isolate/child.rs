@@ -42,6 +42,9 @@ pub struct Child {
     lines: Lines,
     tail: Tail,
     last_word: Instant,
+    /// How long the child may still take when the run is to end, and until when that is.
+    grace: Duration,
+    cut_off: Option<Instant>,
 }
 
 impl Child {
@@ -70,9 +73,18 @@ impl Child {
             lines: Lines::default(),
             tail: Tail::default(),
             last_word: Instant::now(),
+            grace: Duration::ZERO,
+            cut_off: None,
         };
         child.unblock().map_err(Broken::Start)?;
         Ok(child)
+    }
+
+    /// When the run is to end, the child may still take this long to answer: for work that a
+    /// record needs and that is done in a moment.
+    pub fn with_grace(mut self, grace: Duration) -> Child {
+        self.grace = grace;
+        self
     }
 
     /// Queues one request line; it is written while lines are waited for. Never blocks.
@@ -143,15 +155,20 @@ impl Child {
     }
 
     /// Waits until a pipe has something to do. False at the deadline.
-    fn wait(&self, deadline: Instant) -> bool {
+    fn wait(&mut self, deadline: Instant) -> bool {
+        let cut_off = &mut self.cut_off;
         let mut pipes = Vec::with_capacity(3);
         pipes.extend(self.stdout.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         pipes.extend(self.stderr.as_ref().map(|pipe| PollFd::new(pipe, PollFlags::IN)));
         let to_write = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
         pipes.extend(to_write.map(|pipe| PollFd::new(pipe, PollFlags::OUT)));
         loop {
-            let left = deadline.saturating_duration_since(Instant::now()).min(GLANCE);
-            if left.is_zero() || super::interrupted() {
+            let now = Instant::now();
+            if super::interrupted() && now >= *cut_off.get_or_insert(now + self.grace) {
+                return false;
+            }
+            let left = deadline.saturating_duration_since(now).min(GLANCE);
+            if left.is_zero() {
                 return false;
             }
             let timeout = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: i64::from(left.subsec_nanos()) };

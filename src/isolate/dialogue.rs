@@ -61,9 +61,20 @@ impl<R: BufRead, W: Write> Dialogue<R, W> {
 
 /// Serves a job of one request and one answer.
 pub fn serve_one<Q: DeserializeOwned, A: Serialize>(job: impl FnOnce(Q) -> A) -> ExitCode {
+    serve_each(|request, answer| answer(job(request)))
+}
+
+/// Serves a job of one request that gives its answers one by one.
+pub fn serve_each<Q: DeserializeOwned, A: Serialize>(job: impl FnOnce(Q, &mut dyn FnMut(A))) -> ExitCode {
     let served = Dialogue::with_parent().and_then(|mut dialogue| {
         let request = dialogue.request()?.ok_or(io::ErrorKind::UnexpectedEof)?;
-        dialogue.answer(&job(request))
+        let mut said = Ok(());
+        job(request, &mut |answer| {
+            if said.is_ok() {
+                said = dialogue.answer(&answer);
+            }
+        });
+        said
     });
     match served {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use child::{Child, Line};
-pub use dialogue::{Dialogue, serve_one};
+pub use dialogue::{Dialogue, serve_each, serve_one};
 pub use interrupt::{interrupt_flag, interrupted};
 
 use crate::facts::snapshot::Wedge;
@@ -42,6 +42,10 @@ pub enum Broken {
     Garbled { detail: String },
 }
 
+/// How long a job of one answer may still take when the run is to end. It takes milliseconds where
+/// nothing hangs, and its answer is what the record of an interrupted run stands on.
+pub const CALL_GRACE: Duration = Duration::from_secs(2);
+
 /// Runs a job that takes one request and gives one answer.
 pub fn call<Q: Serialize, A: DeserializeOwned>(job: &str, request: &Q, deadline: Duration) -> Result<A, Broken> {
     let began = Instant::now();
@@ -52,7 +56,7 @@ pub fn call<Q: Serialize, A: DeserializeOwned>(job: &str, request: &Q, deadline:
 }
 
 fn answer<Q: Serialize, A: DeserializeOwned>(job: &str, request: &Q, deadline: Instant) -> Result<A, Broken> {
-    let mut child = Child::start(job)?;
+    let mut child = Child::start(job)?.with_grace(CALL_GRACE);
     child.send(request)?;
     child.finish_input();
     let line = child.next_line(deadline)?;

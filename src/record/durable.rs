@@ -7,11 +7,14 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
+use super::plain;
+
 const PREFIX: &str = ".nodegate-";
 const SUFFIX: &str = ".tmp";
 
 /// Writes or replaces a file (mode 0600). After an error the old one, if any, is as it was.
 pub fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    plain::may_replace(path)?;
     temporary(path, bytes)?.persist(path).map_err(|error| error.error)?;
     sync_folder(folder_of(path))
 }

@@ -1,13 +1,13 @@
 //! Key files: a private key is readable by its owner alone, or it is not used.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use super::durable;
 use super::keys::{HostKey, PrivateKeyError};
 use super::public_key::{PublicKey, PublicKeyError};
+use super::{durable, plain};
 
 /// Bytes; a key file of ours has less than 300.
 const MAXIMUM_BYTES: u64 = 16 * 1024;
@@ -22,8 +22,6 @@ pub enum KeyFileError {
     Write { path: PathBuf, source: io::Error },
     #[error("{path} exists: a key is never overwritten; move it away, or write elsewhere with --out")]
     Exists { path: PathBuf },
-    #[error("{path} is not a plain file")]
-    Kind { path: PathBuf },
     #[error(
         "{path} can be read by others (mode {mode:04o}): run `chmod 600` on it, and make a new key if that may have happened"
     )]
@@ -41,13 +39,9 @@ pub enum KeyFileError {
 /// Reads a private key. It must be a plain file of ours that nobody else can read.
 pub fn read_private(path: &Path) -> Result<HostKey, KeyFileError> {
     let unread = |source| KeyFileError::Read { path: path.to_owned(), source };
-    let no_links = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("an open flag is a positive C int");
-    let file = OpenOptions::new().read(true).custom_flags(no_links).open(path).map_err(unread)?;
+    let file = plain::open_no_link(path).map_err(unread)?;
     let metadata = file.metadata().map_err(unread)?;
     let us = rustix::process::geteuid().as_raw();
-    if !metadata.is_file() {
-        return Err(KeyFileError::Kind { path: path.to_owned() });
-    }
     if metadata.uid() != us {
         return Err(KeyFileError::Owner { path: path.to_owned(), owner: metadata.uid(), us });
     }
@@ -71,7 +65,7 @@ pub fn write_public(path: &Path, key: &PublicKey) -> Result<(), KeyFileError> {
 /// Reads one public key, SPKI PEM or OpenSSH line.
 pub fn read_public(path: &Path) -> Result<PublicKey, KeyFileError> {
     let text =
-        File::open(path).and_then(read_text).map_err(|source| KeyFileError::Read { path: path.to_owned(), source })?;
+        plain::open(path).and_then(read_text).map_err(|source| KeyFileError::Read { path: path.to_owned(), source })?;
     PublicKey::parse(&text).map_err(|source| KeyFileError::Public { path: path.to_owned(), source })
 }
 

@@ -9,6 +9,7 @@ mod durable;
 pub mod identity;
 pub mod keyfile;
 pub mod keys;
+pub mod plain;
 pub mod public_key;
 pub mod receipt;
 pub mod statement;

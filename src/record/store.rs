@@ -71,6 +71,8 @@ pub enum StoreError {
         .fields.join(", ")
     )]
     Unread { path: PathBuf, fields: Vec<String> },
+    #[error("state folder {path} belongs to another machine than --root shows: name another with --state")]
+    Elsewhere { path: PathBuf },
     #[error("state folder {path} has changed hands during the run: its key or host is another one now")]
     Changed { path: PathBuf },
     #[error("run id `{0}` is not a UUID")]
@@ -136,6 +138,17 @@ impl Store {
     /// another machine are set aside; what a killed run left is finished or undone.
     pub fn for_host(folder: &Path, host: &HostDocument) -> Result<Store, StoreError> {
         Store::for_host_with(folder, host, Algorithm::default())
+    }
+
+    /// The same for a run that was told where to read the machine (`--root`): what it was shown may
+    /// be another machine, whose run must not set this one's key and history aside.
+    pub fn for_override(folder: &Path, host: &HostDocument) -> Result<Store, StoreError> {
+        match state::read(folder)? {
+            Some(state) if state.host != host.digest() && host.unread.is_empty() => {
+                Err(StoreError::Elsewhere { path: folder.to_owned() })
+            }
+            _ => Store::for_host(folder, host),
+        }
     }
 
     /// The same; a key that has to be made is of this algorithm.

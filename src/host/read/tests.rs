@@ -180,14 +180,25 @@ fn what_a_recording_root_remembers_reads_the_same_again() {
 }
 
 #[test]
-fn the_host_job_names_what_is_wrong_with_its_request() {
+fn the_host_job_says_first_who_the_host_is() {
     let folder = host();
-    let request = serde_json::json!({ "root": folder.path() });
-    assert_eq!(serve_host_job(request).unwrap(), host_facts(&Root::new(folder.path())));
+    let mut answers = Vec::new();
+    serve_host_job(serde_json::json!({ "root": folder.path() }), &mut |answer| answers.push(answer.unwrap()));
+    let whole = host_facts(&Root::new(folder.path()));
+    assert_eq!(answers.len(), HOST_ANSWERS);
+    assert_eq!((&answers[0].dmi, &answers[0].os, &answers[0].hostname), (&whole.dmi, &whole.os, &whole.hostname));
+    assert_eq!(answers[0].kernel, Default::default());
+    assert_eq!(answers[1], whole);
+}
+
+#[test]
+fn the_host_job_names_what_is_wrong_with_its_request() {
     for request in
         [serde_json::json!({}), serde_json::json!({"root": "relative"}), serde_json::json!({"root": "/nowhere/at/all"})]
     {
-        let error = serve_host_job(request).unwrap_err();
+        let mut answers = Vec::new();
+        serve_host_job(request, &mut |answer| answers.push(answer));
+        let [Err(error)] = &answers[..] else { panic!("{answers:?}") };
         assert!(error.contains("root"), "{error}");
     }
 }

@@ -14,6 +14,9 @@ use crate::isolate::Dialogue;
 use crate::nvml::{self, Driver, OpenError};
 use crate::reading::Code;
 
+/// The device of WSL's paravirtual GPU.
+const WSL_DEVICE: &str = "dev/dxg";
+
 /// The job `session`.
 pub fn serve() -> ExitCode {
     match Dialogue::with_parent().and_then(|mut dialogue| hold(&mut dialogue)) {
@@ -64,20 +67,26 @@ fn open(opening: &Opening, nvml: Found) -> (Event, Option<Driver>) {
         Found::Refused { path, reason } => return without(SessionState::Refused { path, reason }),
         Found::Nowhere { searched } => return without(SessionState::NoLibrary { searched }),
     };
+    let driver_loaded = opening.driver_loaded || is_wsl(opening);
     // On a live host nothing of the driver's runs while the kernel does not have it.
-    if opening.origin == Origin::Live && !opening.driver_loaded {
+    if opening.origin == Origin::Live && !driver_loaded {
         return without(not_loaded());
     }
     let simulated = match nvml::is_simulated(Path::new(&library.path)) {
         Ok(simulated) => simulated,
         Err(error) => return without(init_failed(Code::LIBRARY_NOT_FOUND, &error)),
     };
-    let (state, driver) = initialise(opening, &library, simulated);
+    let (state, driver) = initialise(opening, &library, simulated, driver_loaded);
     (Event::Opened { state, simulated }, driver)
 }
 
 /// The one place where the library's own code begins to run as a driver.
-fn initialise(opening: &Opening, library: &Library, simulated: bool) -> (SessionState, Option<Driver>) {
+fn initialise(
+    opening: &Opening,
+    library: &Library,
+    simulated: bool,
+    driver_loaded: bool,
+) -> (SessionState, Option<Driver>) {
     let refused = |reason: &str| SessionState::Refused { path: library.path.clone(), reason: reason.to_owned() };
     if simulated && opening.origin != Origin::Simulated {
         return (refused("the simulated driver, which no real host is judged by"), None);
@@ -85,7 +94,7 @@ fn initialise(opening: &Opening, library: &Library, simulated: bool) -> (Session
     if !simulated && opening.origin == Origin::Simulated {
         return (refused("not the simulated driver, which alone reads a recorded host"), None);
     }
-    if !opening.driver_loaded {
+    if !driver_loaded {
         return (not_loaded(), None);
     }
     match Driver::open(Path::new(&library.path)) {
@@ -95,6 +104,11 @@ fn initialise(opening: &Opening, library: &Library, simulated: bool) -> (Session
         }
         Err(error @ OpenError::Load { .. }) => (init_failed(error.code(), &error), None),
     }
+}
+
+/// WSL's paravirtual GPU has a driver that is no kernel module.
+fn is_wsl(opening: &Opening) -> bool {
+    opening.origin != Origin::Simulated && opening.root.join(WSL_DEVICE).exists()
 }
 
 fn not_loaded() -> SessionState {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use super::StoreError;
-use crate::record::durable;
+use crate::record::{durable, plain};
 
 const LOCK: &str = "lock";
 /// A commit takes milliseconds; whoever holds the folder longer hangs.
@@ -60,7 +60,7 @@ pub fn sweep(folders: [&Path; 2]) -> Result<(), StoreError> {
 pub fn lock(folder: &Path) -> Result<File, StoreError> {
     let path = folder.join(LOCK);
     let unusable = |source| StoreError::Folder { path: folder.to_owned(), source };
-    let file = File::options().create(true).append(true).open(&path).map_err(unusable)?;
+    let file = plain::open_lock(&path).map_err(unusable)?;
     let deadline = Instant::now() + PATIENCE;
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -2,12 +2,11 @@
 
 use std::fs;
 use std::io;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::{KEY, PUBLIC_KEY, RECORDS, SIMULATED, StoreError, state};
 use crate::record::dsse::MAXIMUM_BYTES;
-use crate::record::{PublicKey, Verified, VerifyError, keyfile, verify};
+use crate::record::{PublicKey, Verified, VerifyError, keyfile, plain, verify};
 
 /// A record file with what verifying it gave.
 #[derive(Debug)]
@@ -84,10 +83,6 @@ pub fn run_ids(folder: &Path) -> Result<Vec<String>, StoreError> {
 }
 
 /// One byte more than a record may have, so that a larger file is refused and not read whole.
-fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
-    let unread = |source| StoreError::Read { path: path.to_owned(), source };
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).map_err(unread)?;
-    file.take(MAXIMUM_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(unread)?;
-    Ok(bytes)
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, StoreError> {
+    plain::read(path, MAXIMUM_BYTES as u64 + 1).map_err(|source| StoreError::Read { path: path.to_owned(), source })
 }

@@ -10,10 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, shelf};
 use crate::ident::{Digest, printable};
 use crate::record::identity::{HostDocument, Strength};
-use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, verify};
+use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, plain, verify};
 
 /// The version of `state.json`. An older nodegate refuses a newer one by name.
 pub const FORMAT: u32 = 1;
+/// Bytes; the file has less than 400. What is longer is cut and then no JSON any more.
+const MAXIMUM_BYTES: u64 = 64 << 10;
+/// No chain gets this far: a record a microsecond for three hundred years. It is also the largest
+/// whole number that every reader of JSON holds exactly.
+const HIGHEST: u64 = 1 << 53;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
@@ -35,12 +40,23 @@ impl State {
     pub fn new(host: Digest, key: &PublicKey) -> State {
         State { format: FORMAT, host, keyid: key.keyid(), seq: 0, prev: None, intent: None }
     }
+
+    /// What we never write, and so did not.
+    fn nonsense(&self) -> Option<&'static str> {
+        if self.seq > HIGHEST {
+            Some("seq is beyond what a chain can reach")
+        } else if self.intent.as_ref().is_some_and(|run_id| uuid::Uuid::parse_str(run_id).is_err()) {
+            Some("intent is no run id")
+        } else {
+            None
+        }
+    }
 }
 
 /// Reads `state.json`; none if there is none.
 pub fn read(folder: &Path) -> Result<Option<State>, StoreError> {
     let path = folder.join(STATE);
-    let bytes = match fs::read(&path) {
+    let bytes = match plain::read(&path, MAXIMUM_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(source) => return Err(StoreError::Read { path, source }),
@@ -50,7 +66,13 @@ pub fn read(folder: &Path) -> Result<Option<State>, StoreError> {
     let value: serde_json::Value = serde_json::from_slice(&bytes).map_err(damaged)?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(found) if found > u64::from(FORMAT) => Err(StoreError::NewerFormat { path, found }),
-        _ => serde_json::from_value(value).map(Some).map_err(damaged),
+        _ => {
+            let state: State = serde_json::from_value(value).map_err(damaged)?;
+            match state.nonsense() {
+                Some(why) => Err(StoreError::Damaged { path, why: why.to_owned() }),
+                None => Ok(Some(state)),
+            }
+        }
     }
 }
 
@@ -154,7 +176,7 @@ fn fresh(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<Hos
 fn publish(folder: &Path, key: &PublicKey) -> Result<(), StoreError> {
     let path = folder.join(PUBLIC_KEY);
     let pem = key.to_pem();
-    if fs::read(&path).is_ok_and(|found| found == pem.as_bytes()) {
+    if plain::read(&path, MAXIMUM_BYTES).is_ok_and(|found| found == pem.as_bytes()) {
         return Ok(());
     }
     durable::replace(&path, pem.as_bytes()).map_err(|source| StoreError::Write { path, source })
@@ -166,9 +188,8 @@ fn settle(folder: &Path, mut state: State, key: &HostKey) -> Result<(), StoreErr
         // A state that was rebuilt is not on disk yet, or is there as a damaged file.
         return if matches!(read(folder), Ok(Some(found)) if found == state) { Ok(()) } else { write(folder, &state) };
     };
-    uuid::Uuid::parse_str(&run_id).map_err(|_| StoreError::RunId(printable(&run_id, 60)))?;
     let path = folder.join(RECORDS).join(format!("{run_id}.json"));
-    let record = fs::read(&path).ok().and_then(|bytes| verify(&bytes, &[key.public_key().clone()]).ok());
+    let record = shelf::read(&path).ok().and_then(|bytes| verify(&bytes, &[key.public_key().clone()]).ok());
     match record {
         Some(record) if record.details.seq == state.seq + 1 && record.details.prev == state.prev => {
             (state.seq, state.prev) = (record.details.seq, Some(record.payload));
