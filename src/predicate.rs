@@ -132,6 +132,7 @@ pub struct ClassReference {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Clock {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synchronised: Option<bool>,

@@ -152,7 +152,7 @@ mod tests {
         for text in [format!("{digits} TB"), format!("{digits} TiB")] {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
-        for text in [&format!("{digits} h"), "1000000001 s", "99999999999999999999 s"] {
+        for text in [&format!("{digits} h"), "3200000000 s", "99999999999999999999 s"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
         for text in ["", "5", "s", "-1 s", "1e9 s", "NaN s", "5 parsecs"] {

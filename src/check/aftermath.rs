@@ -85,13 +85,15 @@ fn judge_boot(opening: &Snapshot, closing: &Snapshot, look: &mut Look<'_>) {
 /// A GPU that was not there before the run makes the earlier steps incomplete.
 fn judge_arrivals(opening: &Snapshot, closing: &Snapshot, judgement: &mut Judgement) {
     let before = expected_gpus(opening);
-    for bus_id in expected_gpus(closing).difference(&before) {
-        judgement.find(
-            Finding::new(Grade::Undecided, "gpu-appeared", Subject::gpu(*bus_id), "GPU appeared", Action::Investigate)
-                .compared("the GPUs of the first reading", "one more")
-                .advise("Run again: this GPU was judged by no step."),
-        );
-    }
+    let appeared = |subject| {
+        Finding::new(Grade::Undecided, "gpu-appeared", subject, "GPU appeared", Action::Investigate)
+            .compared("the GPUs of the first reading", "one more")
+            .advise("Run again: this GPU was judged by no step.")
+    };
+    let new: Vec<Subject> = expected_gpus(closing).difference(&before).copied().map(Subject::gpu).collect();
+    // One more in the driver's list may have no address of its own.
+    let nameless = new.is_empty() && closing.gpus.len() > opening.gpus.len();
+    new.into_iter().chain(nameless.then(Subject::host)).for_each(|subject| judgement.find(appeared(subject)));
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub enum EccMode {
     Off,
     /// The GPU has no such mode.
     Unsupported,
+    /// Either, or no such mode; where it is on, its counters are judged.
+    Any,
 }
 
 /// Whether the GPU tells its SRAM error status; reading it takes root.
@@ -64,6 +66,7 @@ impl Ecc {
             EccMode::On => "on, no uncorrectable errors",
             EccMode::Off => "off, as the class wants",
             EccMode::Unsupported => "this class has no ECC",
+            EccMode::Any => "nothing pending; where on, no uncorrectable errors",
         })
     }
 
@@ -72,13 +75,20 @@ impl Ecc {
         if self.mode == EccMode::Unsupported {
             return self.judge_absence(reading, look);
         }
-        let Some(mode) = look.require(reading, "ECC mode") else { return false };
+        let mode = match self.mode {
+            EccMode::Any => look.optional(reading, "ECC mode"),
+            _ => look.require(reading, "ECC mode"),
+        };
+        let Some(mode) = mode else { return false };
         if mode.current.max(mode.pending) > 1 {
             let none = unanswered(&look.subject(), "ECC mode", Code::GARBLED);
             let found = format!("{}, {} pending", mode.current, mode.pending);
             return look.unread::<bool>(none.compared("0 or 1", found)).unwrap_or(false);
         }
-        let wanted = u32::from(self.mode == EccMode::On);
+        let wanted = match self.mode {
+            EccMode::Any => mode.current,
+            chosen => u32::from(chosen == EccMode::On),
+        };
         let (code, title) = if wanted == 1 { ("ecc-off", "ECC off") } else { ("ecc-on", "ECC on") };
         if mode.current != mode.pending {
             look.find(pending(*mode, wanted, look));
@@ -246,6 +256,22 @@ mod tests {
     }
 
     #[test]
+    fn where_the_mode_is_the_owners_choice_errors_count_all_the_same() {
+        after(EccMode::Any, |_| {}, "passed", &[]);
+        after(EccMode::Any, |gpu| gpu.ecc_mode = mode(0, 0), "passed", &[]);
+        after(EccMode::Any, |gpu| gpu.ecc_mode = Reading::Unsupported, "passed", &[]);
+        after(EccMode::Any, |gpu| gpu.ecc_mode = mode(0, 1), "failed", &["ecc-pending"]);
+        after(EccMode::Any, |gpu| gpu.ecc.uncorrected_volatile = Reading::Value(1), "failed", &["ecc-uncorrected"]);
+        let quiet = Ecc { sram: Sram::Unsupported, ..check(EccMode::Any) };
+        let mut facts = sample::host(1);
+        facts.gpus[0].ecc_mode = Reading::Unsupported;
+        if let Reading::Value(status) = &mut facts.gpus[0].sram {
+            status.b_threshold_exceeded = 1;
+        }
+        assert_outcome(&quiet.judge(&facts), "failed", &[("sram-threshold", GPU)]);
+    }
+
+    #[test]
     fn a_gpu_without_ecc_passes_only_where_the_class_has_none() {
         let none = |gpu: &mut Gpu| gpu.ecc_mode = Reading::Unsupported;
         after(EccMode::Unsupported, none, "passed", &[]);
@@ -280,6 +306,8 @@ mod tests {
         never!(EccMode::On, unread(), ecc_mode);
         never!(EccMode::Off, unread(), ecc_mode);
         never!(EccMode::Unsupported, unread_optional(), ecc_mode);
+        never!(EccMode::Any, unread_optional(), ecc_mode);
+        never!(EccMode::Any, unread(), ecc.uncorrected_volatile);
         never!(EccMode::On, unread(), ecc.uncorrected_volatile);
         never!(EccMode::On, unread(), ecc.uncorrected_aggregate);
         never!(EccMode::On, unread(), ecc.corrected_volatile);

@@ -126,6 +126,8 @@ fn a_gpu_that_went_is_lost_or_gone() {
     after(|closing| drop(closing.host.pci.remove(&sample::bus_id(0))), "failed", &[("gpu-gone", GPU)]);
     let opening = sample::host(1);
     assert_outcome(&check().judge(&opening, &sample::host(2), &[]), "undecided", &[("gpu-appeared", "0000:2b:00.0")]);
+    after(|closing| closing.gpus.push(closing.gpus[0].clone()), "undecided", &[("gpu-appeared", "host")]);
+    after(|closing| closing.gpus.push(Gpu::default()), "undecided", &[("gpu-appeared", "host")]);
 }
 
 #[test]
