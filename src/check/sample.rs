@@ -36,6 +36,7 @@ pub fn host(count: u32) -> Snapshot {
                 state: Value(LogExtent { first: 0, last: 1000, complete: true, unknown: 0 }),
                 entries: vec![],
             },
+            pci_functions: Value(count as usize),
             foreign_pid_namespace: Value(false),
             ..HostFacts::default()
         },

@@ -18,6 +18,8 @@ pub struct HostFacts {
     pub numa: Vec<NumaNode>,
     /// Bytes.
     pub memory_total: Reading<u64>,
+    /// How many functions the kernel lists on the PCI bus; without a value, `pci` says nothing.
+    pub pci_functions: Reading<usize>,
     /// Every PCI function, by address.
     pub pci: BTreeMap<BusId, PciFunction>,
     /// Physical slot names by address of the device in them (`/sys/bus/pci/slots`).

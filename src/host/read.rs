@@ -27,6 +27,7 @@ pub fn host_facts(root: &Root) -> HostFacts {
         cpu: system::cpu(root),
         numa: system::numa(root),
         memory_total: text(root, "/proc/meminfo").parsed(crate::parse::memory::total),
+        pci_functions: pci::count(root),
         slots: pci::slots(root),
         nics: pci::nics(root),
         pci,

@@ -37,7 +37,9 @@ impl Change<'_> {
             Some(gpu) if gpu.handle.value().is_some() => *gpu,
             _ => return look.unread(self.departure(look)).unwrap_or(()),
         };
-        if self.was_on_bus && !self.closing.host.pci.contains_key(&self.bus_id) {
+        // A bus that was not read at the end has lost nobody.
+        let bus_was_read = look.require(&self.closing.host.pci_functions, "PCI bus at the end").is_some();
+        if bus_was_read && self.was_on_bus && !self.closing.host.pci.contains_key(&self.bus_id) {
             look.find(self.gone(look, "the driver shows it, the bus does not"));
         }
         self.judge_uncorrected(after, look);

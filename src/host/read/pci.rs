@@ -12,6 +12,11 @@ use crate::reading::{Code, Reading};
 const DEVICES: &str = "/sys/bus/pci/devices";
 const SLOTS: &str = "/sys/bus/pci/slots";
 
+/// How many functions are listed, or why none could be.
+pub fn count(root: &Root) -> Reading<usize> {
+    root.list(DEVICES).map(|names| names.len())
+}
+
 /// Every function. Links are read for GPUs, network devices and the bridges above them only: the
 /// kernel answers them from config space, which is slow, and may wake a device that sleeps.
 pub fn functions(root: &Root) -> BTreeMap<BusId, PciFunction> {
