@@ -519,6 +519,9 @@ mod tests {
         never!(unread(), inforom_image);
         never!(unread_optional(), inforom_valid);
         assert_outcome(&check("0").judge(&sample::host(0)), "undecided", &[]);
-        assert_outcome(&check("1").judge(&Snapshot::default()), "failed", &[("gpu-missing", "gpu 1 of 1")]);
+        let mut empty = Snapshot::default();
+        assert_outcome(&check("1").judge(&empty), "undecided", &[("not-asked", "host")]);
+        empty.host.pci_functions = Reading::Value(0);
+        assert_outcome(&check("1").judge(&empty), "failed", &[("gpu-missing", "gpu 1 of 1")]);
     }
 }

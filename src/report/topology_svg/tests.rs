@@ -1,3 +1,5 @@
+//! Tests of the drawing.
+
 use super::*;
 use crate::host::replay;
 
