@@ -26,7 +26,7 @@ impl NameError {
 }
 
 /// Text that is safe to print: control characters (C0, C1, DEL), line and paragraph
-/// separators and the bidirectional overrides become `\u{..}` escapes, and what is longer
+/// separators, the bidirectional controls, what has no width, and what XML forbids become `\u{..}` escapes, and what is longer
 /// than `limit` characters ends in `…`.
 pub fn printable(text: &str, limit: usize) -> String {
     let mut safe = String::with_capacity(text.len().min(limit));
@@ -36,7 +36,9 @@ pub fn printable(text: &str, limit: usize) -> String {
             break;
         }
         let hostile = c.is_control()
-            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}');
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+                | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+                | '\u{fffe}' | '\u{ffff}' | '\u{e0000}'..='\u{e007f}');
         if hostile {
             safe.extend(c.escape_unicode());
         } else {
@@ -351,6 +353,9 @@ mod tests {
     fn hostile_text_becomes_harmless() {
         assert_eq!(printable("a\x1b[31mb\nc", 99), "a\\u{1b}[31mb\\u{a}c");
         assert_eq!(printable("\u{202e}gpj", 99), "\\u{202e}gpj");
+        for hidden in ['\u{61c}', '\u{200b}', '\u{2066}', '\u{206a}', '\u{ffff}', '\u{e0041}'] {
+            assert_eq!(printable(&format!("a{hidden}"), 99), format!("a{}", hidden.escape_unicode()));
+        }
         assert_eq!(printable("abcdef", 3), "abc…");
         assert_eq!(printable_bytes(b"a\xffb", 9), "a\u{fffd}b");
     }

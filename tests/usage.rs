@@ -121,6 +121,29 @@ fn a_fixture_that_is_truncated_huge_or_not_json_runs_nothing() {
 }
 
 #[test]
+fn a_fixture_of_pipes_or_endless_files_is_refused_at_once() {
+    let make_pipe = |path: &Path| {
+        fs::remove_file(path).ok();
+        let mode = rustix::fs::Mode::RUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    };
+    let make_huge = |path: &Path| fs::File::create(path).unwrap().set_len(3 << 30).unwrap();
+    for name in ["fixture.toml", "driver.json", "root/proc/cpuinfo"] {
+        for make in [&make_pipe as &dyn Fn(&Path), &make_huge] {
+            let folder = tempfile::tempdir().unwrap();
+            fs::create_dir_all(folder.path().join("root/proc")).unwrap();
+            for name in ["fixture.toml", "driver.json"] {
+                fs::copy(host("hgx-h100-8").join(name), folder.path().join(name)).unwrap();
+            }
+            make(&folder.path().join(name));
+            let began = std::time::Instant::now();
+            assert_misused(&refused(&["run", "--fixture", folder.path().to_str().unwrap()]), &[name]);
+            assert!(began.elapsed().as_secs() < 10, "{name}: {:?}", began.elapsed());
+        }
+    }
+}
+
+#[test]
 fn a_state_folder_that_cannot_be_written_is_named_and_nothing_runs() {
     let folder = tempfile::tempdir().unwrap();
     let blocked = folder.path().join("file");

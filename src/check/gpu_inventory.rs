@@ -414,6 +414,7 @@ mod tests {
     use super::*;
     use crate::check::sample::{self, assert_never_passes_unread, assert_outcome, unread, unread_optional};
     use crate::facts::gpu::{Memory, PciInfo};
+    use crate::outcome::Status;
 
     const FIRST: &str = "0000:1b:00.0";
     const LAST: &str = "0000:3b:00.0";
@@ -467,6 +468,21 @@ mod tests {
             facts.host.slots.insert("0000:aa:00.0".parse().unwrap(), "nvme".to_owned());
         };
         after(two_empty, "failed", &[("gpu-missing", "gpu 3 of 3")]);
+    }
+
+    #[test]
+    fn a_bus_that_was_not_read_accuses_no_gpu() {
+        let unread = |facts: &mut Snapshot| {
+            facts.host.pci.clear();
+            facts.host.pci_listing = Reading::Unasked;
+        };
+        let mut facts = sample::host(3);
+        unread(&mut facts);
+        let outcome = check("3").judge(&facts);
+        assert_eq!(outcome.status(), Status::Undecided, "{outcome:?}");
+        facts.gpus.clear();
+        facts.driver.session = crate::facts::snapshot::SessionState::NotStarted;
+        assert_eq!(check("3").judge(&facts).status(), Status::Undecided);
     }
 
     #[test]

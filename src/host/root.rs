@@ -105,8 +105,11 @@ impl Root {
     pub fn list(&self, path: &str) -> Reading<Vec<String>> {
         let listed = self.resolve(path, true).and_then(|resolved| {
             let mut names = Vec::new();
-            for entry in fs::read_dir(self.path.join(&resolved))?.take(MOST_ENTRIES) {
+            for entry in fs::read_dir(self.path.join(&resolved))? {
                 names.extend(entry?.file_name().into_string());
+                if names.len() > MOST_ENTRIES {
+                    return Err(io::Error::from(ErrorKind::FileTooLarge));
+                }
             }
             names.sort();
             self.remember(&resolved, || Trace::Folder);

@@ -53,6 +53,15 @@ fn extend(closing: &mut Snapshot, first: u64, last: u64) {
 }
 
 #[test]
+fn a_bus_that_was_not_read_at_the_end_has_lost_no_gpu() {
+    let mut closing = sample::host(2);
+    closing.host.pci.clear();
+    closing.host.pci_listing = Reading::Unasked;
+    let outcome = check().judge(&sample::host(2), &closing, &[]);
+    assert_eq!(outcome.status(), crate::outcome::Status::Undecided, "{outcome:?}");
+}
+
+#[test]
 fn a_run_without_trace_passes() {
     let outcome = after(|_| {}, "passed", &[]);
     assert_eq!(outcome.judged().len(), 3);

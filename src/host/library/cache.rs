@@ -106,6 +106,17 @@ mod tests {
         assert!(paths_of(&[OLD_MAGIC, &u32::MAX.to_ne_bytes()].concat(), "x").is_empty());
     }
 
+    proptest::proptest! {
+        #[test]
+        fn a_cache_of_any_bytes_is_read_without_harm(
+            mut bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..400), old: bool, count: u32,
+        ) {
+            let magic = if old { OLD_MAGIC } else { MAGIC };
+            bytes.splice(0..0, [magic, &count.to_ne_bytes()].concat());
+            paths_of(&bytes, "libcuda.so.1");
+        }
+    }
+
     #[test]
     fn the_cache_of_this_machine_reads_like_ldconfig_says() {
         let Ok(bytes) = std::fs::read("/etc/ld.so.cache") else { return };
