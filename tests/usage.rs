@@ -55,6 +55,31 @@ fn clap_errors_end_with_64_and_not_with_2() {
 }
 
 #[test]
+fn every_subcommand_shows_how_it_is_used() {
+    let text = |words: &[&str]| {
+        let output = nodegate().args(words).arg("--help").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let commands = |help: &str| -> Vec<String> {
+        let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+        listed
+            .filter_map(|line| line.split_whitespace().next())
+            .filter(|name| *name != "help")
+            .map(str::to_owned)
+            .collect()
+    };
+    let top = commands(&text(&[]));
+    assert!(top.len() > 10, "{top:?}");
+    for command in &top {
+        let help = text(&[command]);
+        assert!(help.contains("Example"), "nodegate {command} --help has no example");
+        for sub in commands(&help) {
+            assert!(text(&[command, &sub]).contains("Example"), "nodegate {command} {sub} --help has no example");
+        }
+    }
+}
+
+#[test]
 fn an_unknown_step_is_named_with_the_nearest() {
     assert_misused(&run_with(&["--only", "pcie-lnik"]), &["pcie-lnik", "pcie-link"]);
     assert_misused(&run_with(&["--skip", "aftermat"]), &["aftermat", "aftermath"]);

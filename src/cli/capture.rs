@@ -20,6 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Write this host as a recording, with pseudonyms for what identifies it
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate capture ./this-host\n  nodegate run --fixture ./this-host")]
 pub struct Args {
     /// The folder to write; it must be empty or not exist
     #[arg(value_name = "DIR")]

@@ -11,6 +11,7 @@ use crate::report;
 
 /// What checks there are and what each proves.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  nodegate checks\n  nodegate checks explain pcie-link")]
 pub struct ChecksArgs {
     #[command(subcommand)]
     command: Option<ChecksCommand>,
@@ -19,8 +20,10 @@ pub struct ChecksArgs {
 #[derive(Debug, Subcommand)]
 enum ChecksCommand {
     /// Lists all checks in the order of a run (the default).
+    #[command(after_help = "Examples:\n  nodegate checks list")]
     List,
     /// Explains one check: what a pass proves, how it is measured, when it misleads.
+    #[command(after_help = "Examples:\n  nodegate checks explain pcie-link")]
     Explain {
         /// The check, e.g. `pcie-link`.
         id: String,

@@ -11,6 +11,9 @@ use crate::report::plan as report;
 use super::input;
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nodegate class list\n  nodegate class show hgx-h100-8\n  nodegate class check ./mine.toml"
+)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -19,10 +22,13 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Command {
     /// The classes that are built in
+    #[command(after_help = "Examples:\n  nodegate class list")]
     List,
     /// One class: what it matches, its limits and where each comes from
+    #[command(after_help = "Examples:\n  nodegate class show hgx-h100-8")]
     Show { id: String },
     /// Says everything that is wrong with a class file
+    #[command(after_help = "Examples:\n  nodegate class check ./mine.toml")]
     Check { file: PathBuf },
 }
 

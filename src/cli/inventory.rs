@@ -15,6 +15,7 @@ pub enum Format {
 
 /// Show what the host has: machine, driver and every GPU with its slot
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate inventory\n  nodegate inventory --format json")]
 pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

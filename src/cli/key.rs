@@ -8,6 +8,7 @@ use crate::record::{Algorithm, HostDocument, HostKey, PublicKey, Store, keyfile,
 
 /// The key that signs this host's records.
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate key new --type p256\n  nodegate key show --format fingerprint")]
 pub struct KeyArgs {
     #[command(subcommand)]
     pub command: KeyCommand,
@@ -22,6 +23,7 @@ pub enum KeyCommand {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate key new\n  nodegate key new --out ./station.pem")]
 pub struct NewArgs {
     /// What the key signs with; a TPM has no Ed25519
     #[arg(long = "type", value_enum, default_value_t)]
@@ -35,6 +37,7 @@ pub struct NewArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate key show > host.pub\n  nodegate key show --format openssh")]
 pub struct ShowArgs {
     #[arg(long, value_enum, default_value_t)]
     pub format: KeyFormat,

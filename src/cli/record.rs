@@ -13,6 +13,9 @@ use crate::report;
 
 /// The records that this host keeps.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nodegate record list\n  nodegate record show\n  nodegate record show 01a2 --format json"
+)]
 pub struct RecordArgs {
     #[command(subcommand)]
     pub command: RecordCommand,
@@ -27,6 +30,7 @@ pub enum RecordCommand {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate record list\n  nodegate record list --simulated")]
 pub struct ListArgs {
     /// Runs on recordings, too
     #[arg(long)]
@@ -37,6 +41,9 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nodegate record show\n  nodegate record show 01a2 --format json\n  nodegate record show RUN.json --key host.pub"
+)]
 pub struct ShowArgs {
     /// A run id, the beginning of one, or a file
     #[arg(value_name = "ID|FILE")]

@@ -12,6 +12,7 @@ use crate::plan::{Problems, suite};
 use super::input;
 
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate site init\n  nodegate site check ./site.toml\n  nodegate site show")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -20,16 +21,19 @@ pub struct Args {
 #[derive(Clone, Debug, clap::Subcommand)]
 pub enum Command {
     /// Writes a commented example; never over a file that is there
+    #[command(after_help = "Examples:\n  nodegate site init --path ./site.toml")]
     Init {
         #[arg(long, value_name = "FILE", default_value = SITE_PATH)]
         path: PathBuf,
     },
     /// Says everything that is wrong with a site file
+    #[command(after_help = "Examples:\n  nodegate site check ./site.toml")]
     Check {
         #[arg(default_value = SITE_PATH)]
         file: PathBuf,
     },
     /// What the site file says
+    #[command(after_help = "Examples:\n  nodegate site show")]
     Show {
         #[arg(default_value = SITE_PATH)]
         file: PathBuf,

@@ -17,6 +17,7 @@ pub enum Format {
 
 /// Show how near GPUs and network devices are to each other
 #[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:\n  nodegate topology\n  nodegate topology --format svg > host.svg")]
 pub struct Args {
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,

@@ -12,6 +12,9 @@ use crate::report::record::decision_line;
 ///
 /// Exit 0: the signature verifies, whatever the decision. 1: it does not. 64: not a record, or no key.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nodegate verify RUN.json --key host.pub\n  nodegate verify RUN.json --keys ./fleet-keys"
+)]
 pub struct VerifyArgs {
     /// The record: RUN.json or RUN.sigstore.json
     pub record: PathBuf,
