@@ -222,3 +222,64 @@ fn conclude(plan: &Plan, steps: Vec<Step>, stop: Option<Stop>) -> Verdict {
     };
     Verdict { steps, decision, reason }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decision::Require;
+    use crate::ident::Subject;
+    use crate::outcome::{Action, Grade, Judgement};
+    use crate::plan::testing;
+
+    fn passed(check: &str) -> Step {
+        let mut judgement = Judgement::expecting([Subject::host()]);
+        judgement.judged(&Subject::host());
+        Step {
+            id: check.parse().unwrap(),
+            check: check.parse().unwrap(),
+            require: Require::Must,
+            outcome: judgement.close("fine"),
+            started_at: String::new(),
+            duration_ms: 0,
+        }
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_never_accepts_whatever_its_steps_had_found() {
+        let mut plan = testing::plan();
+        (plan.can_accept, plan.cannot_accept_because) = (true, None);
+        let concluded = |stop| {
+            let steps = crate::decision::FLOOR.iter().map(|check| passed(check)).collect();
+            let verdict = conclude(&plan, steps, stop);
+            (verdict.decision, verdict.reason)
+        };
+        assert_eq!(concluded(None), (Decision::Accepted, None));
+        for stop in [Stop::Interrupted, Stop::OutOfTime] {
+            assert_eq!(concluded(Some(stop)), (Decision::Undecided, Some(stop.as_str().to_owned())));
+        }
+    }
+
+    #[test]
+    fn a_waiver_covers_its_step_finding_and_subject_and_nothing_else() {
+        let waiver = |step: &str, finding: &str, subject: &str| Waiver {
+            step: step.to_owned(),
+            finding: finding.to_owned(),
+            subject: subject.to_owned(),
+            reason: String::new(),
+            who: String::new(),
+            until: String::new(),
+        };
+        let finding = Finding::new(Grade::Failed, "link-narrow", Subject::host(), "Narrow", Action::Reseat);
+        let covered = |waiver| waiver_of(&[waiver], &"pcie-link".parse().unwrap(), &finding);
+        assert_eq!(covered(waiver("pcie-link", "link-narrow", "host")), Some(0));
+        for (step, code, subject) in [
+            ("ecc", "link-narrow", "host"),
+            ("pcie-link", "link-slow", "host"),
+            ("pcie-link", "link-narrow", "0000:1b:00.0"),
+            ("pcie-link", "link-narrow", "*"),
+            ("pcie-link", "link-narrow", ""),
+        ] {
+            assert_eq!(covered(waiver(step, code, subject)), None, "{step} {code} {subject}");
+        }
+    }
+}

@@ -126,6 +126,7 @@ fn numbers_past_2_to_53_are_strings_and_what_is_no_number_is_left_out() {
     let statement = statement(sample::details_with(|details| {
         details.overrides.push(limit(u64::MAX.into()));
         details.clock.maximum_error = Some(i64::MAX);
+        details.clock.log_end = Some(u64::MAX);
         let mut judgement = Judgement::expecting([Subject::host()]);
         judgement.judged(&Subject::host());
         judgement.measure(Measurement::new("rate", &Subject::host(), f64::NAN, "GB/s"));
