@@ -122,12 +122,15 @@ mod tests {
         let busy: &[(&str, &str)] = &[("gpu-in-use", GPU)];
         after(|facts| facts.gpus[0].compute_processes = process(), "undecided", busy);
         after(|facts| facts.gpus[0].graphics_processes = process(), "undecided", busy);
-        let take = |facts: &mut Snapshot| {
-            if let Reading::Value(memory) = &mut facts.gpus[0].memory {
-                memory.used = 4 << 30;
+        let take = |bytes| {
+            move |facts: &mut Snapshot| {
+                if let Reading::Value(memory) = &mut facts.gpus[0].memory {
+                    memory.used = bytes;
+                }
             }
         };
-        after(take, "undecided", busy);
+        after(take(64 << 20), "passed", &[]);
+        after(take((64 << 20) + 1), "undecided", busy);
     }
 
     #[test]

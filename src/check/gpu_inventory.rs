@@ -528,6 +528,13 @@ mod tests {
     fn memory_versions_and_inforom_are_held_against_the_class() {
         let half = Memory { total: 40_000 << 20, reserved: 0, free: 0, used: 0 };
         after(|facts| facts.gpus[0].memory = Reading::Value(half), "failed", &[("wrong-memory", FIRST)]);
+        let of = |mebibytes: u64| Memory { total: mebibytes << 20, ..half };
+        for wrong in [81_559 - 513, 81_559 + 513, 143_771] {
+            after(|facts| facts.gpus[0].memory = Reading::Value(of(wrong)), "failed", &[("wrong-memory", FIRST)]);
+        }
+        for right in [81_559 - 512, 81_559 + 512] {
+            after(|facts| facts.gpus[0].memory = Reading::Value(of(right)), "passed", &[]);
+        }
         after(|facts| facts.gpus[0].vbios = Reading::Value("1".into()), "failed", &[("wrong-vbios", FIRST)]);
         after(|facts| facts.gpus[0].inforom_image = Reading::Value("1".into()), "failed", &[("wrong-inforom", FIRST)]);
         let corrupt = Reading::Failed(Code::CORRUPTED_INFOROM);

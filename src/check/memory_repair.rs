@@ -314,11 +314,15 @@ mod tests {
             gpu.retired_pages_pending = Reading::Value(1);
         };
         after("page-retirement", pending, "failed", &["pages-pending"]);
-        let many = |gpu: &mut Gpu| {
-            with_pages(gpu);
-            gpu.retired_pages = [Reading::Value(vec![0; 40]), Reading::Value(vec![0; 21])];
+        let pages = |single, double| {
+            move |gpu: &mut Gpu| {
+                with_pages(gpu);
+                gpu.retired_pages = [Reading::Value(vec![0; single]), Reading::Value(vec![0; double])];
+            }
         };
-        after("page-retirement", many, "failed", &["pages-too-many"]);
+        after("page-retirement", pages(40, 20), "passed", &[]);
+        after("page-retirement", pages(40, 21), "failed", &["pages-too-many"]);
+        after("page-retirement", pages(0, 61), "failed", &["pages-too-many"]);
     }
 
     #[test]
