@@ -17,6 +17,7 @@ use crate::check::gpu_idle::GpuIdle;
 use crate::check::gpu_inventory::GpuInventory;
 use crate::check::memory_repair::MemoryRepair;
 use crate::check::mig::Mig;
+use crate::check::nvlink::NvLink;
 use crate::check::pcie_link::PcieLink;
 use crate::check::power::Power;
 use crate::decision::{Decision, Judged, decide};
@@ -50,7 +51,6 @@ const INFORMATIVE: &[&str] = &[
     "gpus.*.ecc.dram_uncorrected_aggregate",
     "gpus.*.ecc_default",
     "gpus.*.energy",
-    "gpus.*.fabric",
     "gpus.*.gsp_firmware",
     "gpus.*.inforom_image",
     "gpus.*.inforom_objects.*",
@@ -62,6 +62,10 @@ const INFORMATIVE: &[&str] = &[
     "gpus.*.memory_temperature",
     "gpus.*.module_id",
     "gpus.*.name",
+    "gpus.*.nvlinks.*.errors.*",
+    "gpus.*.nvlinks.*.remote",
+    "gpus.*.nvlinks.*.remote_type",
+    "gpus.*.nvlinks.*.version",
     "gpus.*.platform",
     "gpus.*.power_constraints",
     "gpus.*.supported_event_reasons",
@@ -153,6 +157,7 @@ fn judge(check: &str, table: toml::Table, opening: &Snapshot, closing: &Snapshot
         "gpu-inventory" => table.try_into::<GpuInventory>().unwrap().judge(opening),
         "gpu-idle" => table.try_into::<GpuIdle>().unwrap().judge(opening),
         "pcie-link" => table.try_into::<PcieLink>().unwrap().judge(opening),
+        "nvlink" => table.try_into::<NvLink>().unwrap().judge(opening),
         "ecc" => table.try_into::<Ecc>().unwrap().judge(opening),
         "memory-repair" => MemoryRepair::build(table).unwrap().judge(opening),
         "power" => table.try_into::<Power>().unwrap().judge(opening, &vec![round(opening); 3]),
@@ -198,7 +203,6 @@ fn host(name: &str) -> Snapshot {
     host.driver.library = Some(library("/usr/lib/libnvidia-ml.so.1"));
     host.driver.cuda_library = Some(library("/usr/lib/libcuda.so.1"));
     host.pairs.clear();
-    host.gpus.iter_mut().for_each(|gpu| gpu.nvlinks.clear());
     host.host.foreign_pid_namespace = Reading::Value(false);
     let gpus = host.gpus_on_bus();
     host.host.pci.retain(|bus_id, _| gpus.contains(bus_id));

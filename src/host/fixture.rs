@@ -123,10 +123,13 @@ pub fn serve_prepare_job(job: PrepareJob) -> Result<(), String> {
     })
 }
 
-/// Locks the copy; the kernel frees it when we die, however that happens.
+/// Locks the copy; the kernel frees it when we die, however that happens. The file gets its name
+/// when it is locked: who sweeps in between must not find it free.
 fn hold(run: &Path) -> io::Result<File> {
-    let file = File::create_new(run.join(HELD))?;
+    let unnamed = run.join("unheld");
+    let file = File::create_new(&unnamed)?;
     flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    std::fs::rename(&unnamed, run.join(HELD))?;
     Ok(file)
 }
 
