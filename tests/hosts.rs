@@ -148,3 +148,25 @@ fn a_healthy_host_is_silent() {
         assert!(noisy.is_empty(), "{}: {noisy:#?}", name(host));
     }
 }
+
+#[test]
+fn a_missing_gpu_is_named_by_the_last_accepted_record() {
+    let state = tempfile::tempdir().unwrap();
+    let run = |host: &str| {
+        let mut command = Command::cargo_bin("nodegate").unwrap();
+        command.args(["run", "--format", "json", "--fixture"]).arg(Path::new("fixtures/hosts").join(host));
+        serde_json::from_slice::<Value>(&command.arg("--state").arg(state.path()).output().unwrap().stdout).unwrap()
+    };
+    let whole = run("hgx-h100-8");
+    let finding = |details: &Value| {
+        let findings =
+            details["steps"].as_array().unwrap().iter().flat_map(|step| step["findings"].as_array().unwrap());
+        findings.clone().find(|finding| finding["code"] == "gpu-missing").cloned().unwrap()
+    };
+    let missing = finding(&run("h100-gpu-absent"));
+    let address = missing["subject"].as_str().unwrap();
+    let gpus = whole["inventory"]["gpus"].as_array().unwrap();
+    let known = gpus.iter().find(|gpu| gpu["busId"] == address).unwrap();
+    assert_eq!(missing["place"]["serial"], known["serial"]);
+    assert_eq!(missing["place"]["lastAccepted"], whole["finishedAt"].as_str().unwrap()[..10]);
+}

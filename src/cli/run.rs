@@ -20,10 +20,10 @@ use crate::host::{Machine, Origin, Source, clock};
 use crate::ident::{Digest, printable};
 use crate::plan::Plan;
 use crate::plan::site::Collector;
-use crate::predicate::{Agent, Operator};
+use crate::predicate::{Agent, Details, Operator};
 use crate::record::identity::{Documents, host_document};
 use crate::record::plain;
-use crate::record::store::{Store, Stored};
+use crate::record::store::{self, Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
 use crate::report::{Reporter, summary};
@@ -116,7 +116,12 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     );
     let boot_ids = [opening.host.kernel.boot_id.value().cloned(), machine.boot_id()];
     let log_end = machine.log_end();
-    let verdict = verdict.after_close(machine.close());
+    let mut verdict = verdict.after_close(machine.close());
+    if gate::misses_a_gpu(&verdict.steps)
+        && let Some(last) = last_accepted(&around.state, prepared.source.origin)
+    {
+        gate::name_the_missing(&mut verdict.steps, &opening, &last);
+    }
 
     let account = Account {
         run_id,
@@ -185,6 +190,17 @@ fn open_store(folder: &Path, origin: Origin, host: &HostFacts) -> Result<Store, 
         Origin::Overridden => Store::for_override(folder, &host_document(host)),
     }
     .map_err(Failure::broken)
+}
+
+/// The newest accepted record of the same kind of host, for what it says of GPUs that are gone. That
+/// none can be read changes nothing about this run.
+fn last_accepted(state: &Path, origin: Origin) -> Option<Details> {
+    let shelf = match origin {
+        Origin::Simulated => store::simulated_records(state),
+        Origin::Live | Origin::Overridden => store::records(state),
+    };
+    let verified = shelf.ok()?.into_iter().filter_map(|shelved| shelved.record.ok());
+    verified.map(|record| record.details).find(|details| details.decision == Decision::Accepted)
 }
 
 /// Variables of the caller that bend what we or the GPUs' users see. Our children start without

@@ -12,6 +12,7 @@ mod ready;
 use std::time::Instant;
 
 pub use details::{Account, account};
+pub use place::{misses_a_gpu, name_the_missing};
 pub use ready::not_ready_yet;
 
 use crate::check::{Context, Pulse};

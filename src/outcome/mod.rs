@@ -166,6 +166,9 @@ pub struct Place {
     pub uuid: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
+    /// The day on which this was last in an accepted record, for what is not there now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_accepted: Option<String>,
 }
 
 /// A number that was held against limits.

@@ -172,11 +172,12 @@ impl Group<'_> {
 
 fn place(finding: &Finding) -> String {
     match &finding.place {
-        Some(Place { slot, bus_id, uuid, serial }) => [
+        Some(Place { slot, bus_id, uuid, serial, last_accepted }) => [
             slot.as_ref().map(|slot| if slot.starts_with("module") { slot.clone() } else { format!("slot {slot}") }),
             bus_id.as_ref().map(|bus_id| format!("bus {bus_id}")),
             uuid.as_ref().map(|uuid| short_uuid(uuid)),
             serial.as_ref().map(|serial| format!("serial {serial}")),
+            last_accepted.as_ref().map(|day| format!("last accepted {day}")),
         ]
         .into_iter()
         .flatten()
