@@ -95,7 +95,7 @@ pub struct Judged<'a> {
 
 /// Decides. `can_accept` is false where the class (`generic`) may reject but not accept.
 ///
-/// Design §2: any `must` step failed → rejected; else any undecided or skipped → undecided;
+/// As `docs/architecture.md` has it: any `must` step failed → rejected; else any undecided or skipped → undecided;
 /// else the floor decides between accepted and undecided. A step of [`CORE`] that is absent by
 /// class does not stand for it.
 pub fn decide(steps: &[Judged<'_>], can_accept: bool) -> Decision {

@@ -28,7 +28,7 @@ pub struct Power {
     pub interval: Seconds,
 }
 
-/// Fewer samples than this say nothing of a state that comes and goes (design §4).
+/// Fewer samples than this say nothing of a state that comes and goes.
 const FEWEST_SAMPLES: u32 = 3;
 
 fn at_least_three<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {

@@ -200,7 +200,7 @@ pub struct LogEntry {
     pub text: String,
 }
 
-/// Forms of driver messages (`shared` sources: NVIDIA's Xid catalogue, public reports).
+/// Forms of driver messages (NVIDIA's Xid catalogue, public reports).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum LogKind {
