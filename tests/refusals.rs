@@ -136,3 +136,12 @@ fn a_record_says_that_it_is_simulated_to_whoever_verifies_it() {
     let statement: serde_json::Value = serde_json::from_slice(&payload).unwrap();
     assert_eq!(statement["predicate"]["nodegate"]["simulated"], true);
 }
+
+#[test]
+fn a_stage_or_level_of_which_the_suite_has_no_step_is_not_accepted() {
+    for (arguments, less) in [(["--level", "soak"], "--level quick"), (["--stage", "service"], "--stage rack")] {
+        let ran = run_fixture(&host("hgx-h100-8"), &arguments);
+        assert_eq!(ran.status(), 2, "{arguments:?}");
+        assert!(ran.details()["reason"].as_str().unwrap().contains(less), "{}", ran.details()["reason"]);
+    }
+}

@@ -54,14 +54,19 @@ impl Plan {
         check_names("--only", inputs.only, inputs.suite, &mut problems);
         check_names("--skip", inputs.skip, inputs.suite, &mut problems);
         let default = if inputs.site.is_some() { Stage::Service } else { Stage::Rack };
-        let stage = inputs.stage.or(inputs.site.and_then(|site| site.stage)).unwrap_or(default);
+        let asked = inputs.stage.or(inputs.site.and_then(|site| site.stage));
+        // A default promises no more than the suite has; who asks for more is told.
+        let furthest = inputs.suite.steps.iter().map(|step| step.stage).max().unwrap_or(Stage::Rack);
+        let stage = asked.unwrap_or(default.min(furthest));
         let wanted = wanted(inputs);
         let mut steps = Vec::new();
         for step in inputs.suite.steps.iter().filter(|step| step.stage <= stage && step.level <= inputs.level) {
             let left_out = left_out(step, &wanted, inputs.skip);
             steps.extend(planned(step, left_out, inputs, kinds, &mut problems));
         }
-        let because = cannot_accept_because(inputs).or_else(|| what_the_floor_lacks(&steps));
+        let because = cannot_accept_because(inputs)
+            .or_else(|| what_the_floor_lacks(&steps))
+            .or_else(|| more_than_the_suite_has(stage, inputs));
         let timeouts = steps.iter().filter(|step| matches!(step.work, Work::Run(_))).map(|step| step.timeout);
         let plan = Plan {
             reference: reference(inputs),
@@ -300,6 +305,26 @@ fn cannot_accept_because(inputs: &Inputs<'_>) -> Option<String> {
         Some(found) => Some(format!("the site file is for host `{name}`, and this is `{}`", printable(found, 100))),
         None => Some(format!("the site file is for host `{name}`, and this host's name could not be read")),
     }
+}
+
+/// The furthest stage and the deepest level that a step which decides has.
+fn deepest(inputs: &Inputs<'_>) -> (Stage, Level) {
+    let required = || inputs.suite.steps.iter().filter(|step| step.require == Require::Must);
+    let stage = required().map(|step| step.stage).max().unwrap_or(Stage::Rack);
+    let level = required().map(|step| step.level).max().unwrap_or(Level::Quick);
+    (stage, level)
+}
+
+/// A stage or level of which the suite has no step is not one to accept for: the record would
+/// promise what nothing has looked at.
+fn more_than_the_suite_has(stage: Stage, inputs: &Inputs<'_>) -> Option<String> {
+    let (furthest, deepest) = deepest(inputs);
+    let suite = &inputs.suite.id;
+    if stage > furthest {
+        return Some(format!("suite {suite} has no step of stage {stage} yet; decide for less: --stage {furthest}"));
+    }
+    (inputs.level > deepest)
+        .then(|| format!("suite {suite} has no step of level {} yet; decide for less: --level {deepest}", inputs.level))
 }
 
 /// What these steps could never accept for: a check of the floor that is not required of this run
