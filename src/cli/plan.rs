@@ -29,7 +29,7 @@ pub struct Selection {
     /// A suite of your own
     #[arg(long, value_name = "FILE")]
     pub suite: Option<PathBuf>,
-    /// How far the host has come [default: rack without a site file, service with one]
+    /// How far the host has come [default: rack without a site file, with one as far as the suite goes]
     #[arg(long, value_enum)]
     pub stage: Option<Stage>,
     /// How deep to look

@@ -416,7 +416,9 @@ mod tests {
         let because = plan.cannot_accept_because.unwrap();
         assert!(!plan.can_accept && because.contains("requires the check `pcie-link`"), "{because}");
         let plan = resolve(Some(&site_of("")), &[], &[]).unwrap();
-        assert_eq!((plan.stage, plan.steps.len()), (Stage::Service, 4));
+        assert_eq!((plan.stage, plan.steps.len()), (Stage::Image, 4), "as far as the suite goes");
+        let asked = resolve(Some(&site_of("stage = \"service\"")), &[], &[]).unwrap();
+        assert_eq!((asked.stage, asked.can_accept), (Stage::Service, false));
         assert_eq!(resolve(Some(&site_of("stage = \"image\"")), &[], &[]).unwrap().stage, Stage::Image);
     }
 
