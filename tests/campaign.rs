@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use support::{host, nodegate};
 
@@ -42,6 +42,17 @@ fn whole_records(state: &Path) -> usize {
 fn killed_at_any_moment_nothing_is_half_written_and_the_next_run_goes_through() {
     let state = tempfile::tempdir().unwrap();
     let mut random = Random(0x5eed);
+    // A whole run first, so that the kills fall everywhere in one, the writing of its record included.
+    let began = Instant::now();
+    let whole = nodegate()
+        .args(["run", "--fixture"])
+        .arg(host("hgx-h100-8"))
+        .arg("--state")
+        .arg(state.path())
+        .output()
+        .unwrap();
+    assert_eq!(whole.status.code(), Some(0), "{}", String::from_utf8_lossy(&whole.stderr));
+    let span = u64::try_from(began.elapsed().as_millis()).unwrap() * 6 / 5;
     let kills = 200;
     let mut killed = 0;
     for _ in 0..kills {
@@ -54,7 +65,7 @@ fn killed_at_any_moment_nothing_is_half_written_and_the_next_run_goes_through() 
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(random.below(500)));
+        std::thread::sleep(Duration::from_millis(random.below(span)));
         killed += usize::from(child.try_wait().unwrap().is_none());
         let _ = child.kill();
         child.wait().unwrap();
