@@ -70,7 +70,12 @@ impl MemoryRepair {
             judge_repair_status(gpu, look);
             judge_recovery(&gpu.recovery_action, look);
         });
-        judgement.close("nothing pending, spares left")
+        judgement.close(match self.kind {
+            RepairKind::RowRemap => "nothing pending, spares left",
+            RepairKind::PageRetirement => "nothing pending, retired pages within limit",
+            RepairKind::None if facts.gpus.iter().any(tells_of_repair) => "no repair data asked for; none pending",
+            RepairKind::None => "no repair data asked for, and none given",
+        })
     }
 
     fn judge_remapping(&self, gpu: &Gpu, look: &mut Look<'_>) {
@@ -149,6 +154,11 @@ impl MemoryRepair {
             );
         }
     }
+}
+
+/// Whether there was anything to read in which a repair could have been pending.
+fn tells_of_repair(gpu: &Gpu) -> bool {
+    gpu.remapped_rows.value().is_some() || gpu.retired_pages_pending.value().is_some() || gpu.repair.value().is_some()
 }
 
 /// A class without repair expects no answer; what answers all the same is not overlooked.
