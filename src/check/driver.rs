@@ -175,7 +175,8 @@ fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
     if is_without_modules(facts) {
         return look.find(
             module_missing(look.subject())
-                .compared("kernel module nvidia loaded", "a kernel without loadable modules, and no driver in it"),
+                .compared("kernel module nvidia loaded", "a kernel without loadable modules, and no driver in it")
+                .advise("Boot a kernel that can load modules, with NVIDIA's driver for it; run again."),
         );
     }
     let Some(modules) = look.require(&facts.host.kernel.modules, "/proc/modules") else { return };

@@ -138,6 +138,7 @@ impl GpuInventory {
         for (subject, gpu) in absent.iter().zip(lost) {
             judgement.find(match gpu.map(|gpu| handle_fault(facts, gpu, None, subject)) {
                 Some(fault) => fault,
+                None if on_bus == 0 && matches!(self.count, Count::Between(_)) => self.none_at_all(subject),
                 None => missing(subject, &self.count.words(), on_bus),
             });
         }
@@ -152,6 +153,18 @@ impl GpuInventory {
                     .advise("Take the extra card out, or name the class of this host (nodegate run --class ID)."),
             );
         }
+    }
+
+    /// A class of one or more GPUs, and a machine that may never have had one.
+    fn none_at_all(&self, subject: &Subject) -> Finding {
+        let (min, _) = self.count.range();
+        let plural = if min == 1 { "" } else { "s" };
+        Finding::new(Grade::Failed, "gpu-missing", subject.clone(), "No GPU on the PCI bus", Action::Reseat)
+            .compared(format!("at least {min} NVIDIA GPU{plural} on the PCI bus"), "none")
+            .advise(
+                "If this machine should have GPUs: lspci -d 10de: shows none; check power, risers and BIOS; \
+                 in a virtual machine, pass them through.",
+            )
     }
 
     fn judge_address(&self, facts: &Snapshot, bus_id: BusId, roster: &Roster<'_>, look: &mut Look<'_>) {
