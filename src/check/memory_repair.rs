@@ -172,11 +172,9 @@ fn judge_whatever_there_is(gpu: &Gpu, look: &mut Look<'_>) {
 }
 
 fn judge_flags(rows: RemappedRows, look: &mut Look<'_>) {
-    let count = format!(
-        "{} rows remapped ({} for uncorrectable errors)",
-        rows.corr_rows.saturating_add(rows.unc_rows),
-        rows.unc_rows
-    );
+    let total = rows.corr_rows.saturating_add(rows.unc_rows);
+    let plural = if total == 1 { "" } else { "s" };
+    let count = format!("{total} row{plural} remapped ({} for uncorrectable errors)", rows.unc_rows);
     if rows.failure_occurred != 0 {
         look.find(
             Finding::new(Grade::Failed, "row-remap-failure", look.subject(), "Row remap failed", Action::Replace)
