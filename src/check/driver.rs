@@ -74,6 +74,7 @@ impl Driver {
         let mut look = Look::at(&mut judgement, Subject::host());
         judge_modules(facts, &mut look);
         match session::fault(&facts.driver.session) {
+            Some(fault) if fault.code.as_str() == "library-mismatch" => look.find(name_versions(fault, facts)),
             Some(fault) if fault.grade == Grade::Failed => look.find(fault),
             Some(fault) => {
                 look.unread::<()>(fault);
@@ -169,6 +170,20 @@ impl Driver {
             );
         }
     }
+}
+
+/// A mismatch with the versions of both sides, as far as they are known without a session.
+fn name_versions(fault: Finding, facts: &Snapshot) -> Finding {
+    let library = facts.driver.library.as_ref().and_then(|library| Version::of_file(&library.resolved));
+    let module = facts.host.driver.module_version.value();
+    let known =
+        [library.map(|version| format!("library {version}")), module.map(|version| format!("kernel module {version}"))];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    if known.is_empty() {
+        return fault;
+    }
+    let found = format!("{}, {}", known.join(", "), fault.found);
+    fault.compared("library and kernel module of one version", found)
 }
 
 fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
