@@ -112,7 +112,7 @@ impl Ecc {
             look.unread::<()>(
                 Finding::new(Grade::Undecided, "ecc-unexpected", look.subject(), "ECC not expected", Action::Configure)
                     .compared("no ECC mode in this class", word(mode.current))
-                    .advise("Look for the right class of this host: nodegate class list."),
+                    .advise("Name the class of this host (nodegate run --class ID); nodegate class list shows them."),
             );
         }
         false

@@ -177,7 +177,7 @@ impl GpuInventory {
                 look.unread::<()>(handle_fault(facts, gpu, Some(bus_id), &look.subject()));
             }
             (Some(function), Some(gpu)) if roster.named.contains_key(&bus_id) => {
-                if self.judge_model(&function.model, gpu, look) {
+                if self.judge_model(facts, &function.model, gpu, look) {
                     self.judge_gpu(gpu, look);
                 }
             }
@@ -197,7 +197,7 @@ impl GpuInventory {
     }
 
     /// Whether the GPU is of the right model, so that the class's other numbers are its own.
-    fn judge_model(&self, on_bus: &Reading<PciModel>, gpu: &Gpu, look: &mut Look<'_>) -> bool {
+    fn judge_model(&self, facts: &Snapshot, on_bus: &Reading<PciModel>, gpu: &Gpu, look: &mut Look<'_>) -> bool {
         let Some(model) = look.require(on_bus, "PCI model").copied() else { return false };
         let Some(pci) = look.require(&gpu.pci, "PCI model as the driver gives it") else { return false };
         if pci.model() != model {
@@ -215,14 +215,25 @@ impl GpuInventory {
         }
         let right = self.models.is_empty() || self.models.contains(&model);
         if !right {
+            let advice = if self.fits_none(facts) {
+                "Put the right cards in, or name the class of this host (nodegate run --class ID)."
+            } else {
+                "Put the right card into this slot; run again."
+            };
             let name = gpu.name.value().map_or("", String::as_str);
             look.find(
                 Finding::new(Grade::Failed, "wrong-model", look.subject(), "Wrong GPU model", Action::Replace)
                     .compared(joined(&self.models), format!("{model} {name}"))
-                    .advise("Put the right card into this slot, or name the class of this host (nodegate class list)."),
+                    .advise(advice),
             );
         }
         right
+    }
+
+    /// Whether every GPU is of another model, so that rather the class is the wrong one.
+    fn fits_none(&self, facts: &Snapshot) -> bool {
+        let mut models = facts.host.pci.values().filter(|function| function.is_nvidia_gpu());
+        models.all(|function| function.model.value().is_some_and(|model| !self.models.contains(model)))
     }
 
     fn judge_gpu(&self, gpu: &Gpu, look: &mut Look<'_>) {

@@ -172,7 +172,7 @@ fn row_of(code: Code) -> Row {
             "unsupported",
             "Not offered by this machine",
             Action::Investigate,
-            "The class expects what the machine says it does not have: look for the right class (nodegate class list), MIG or a virtual GPU.",
+            "The class expects what the machine says it does not have: name the right class (nodegate run --class ID), or look for MIG or a virtual GPU.",
         ),
         Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH | Code::DEPRECATED => undecided(
             "not-offered",
