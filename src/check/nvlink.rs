@@ -118,7 +118,7 @@ fn judge_fabric(fabric: &Fabric, look: &mut Look<'_>) {
             )
             .compared(wanted, format!("state {} (not started or in progress)", fabric.state))
             .advise(
-                "Wait (--wait-ready); if it stays: systemctl status nvidia-fabricmanager, and on NVL72 nvidia-imex.",
+                "systemctl status nvidia-fabricmanager; then run again, with --wait-ready if it is still starting.",
             ),
         );
     } else if fabric.state != COMPLETED || fabric.status != 0 {
