@@ -202,6 +202,10 @@ fn word(mode: u32) -> &'static str {
     if mode == 1 { "ECC on" } else { "ECC off" }
 }
 
+fn on_or_off(mode: u32) -> &'static str {
+    if mode == 1 { "on" } else { "off" }
+}
+
 fn pending(mode: Mode, wanted: u32, look: &Look<'_>) -> Finding {
     let subject = look.subject();
     let advice = if mode.pending == wanted {
@@ -210,7 +214,10 @@ fn pending(mode: Mode, wanted: u32, look: &Look<'_>) -> Finding {
         format!("nvidia-smi -i {subject} -e {wanted} takes the change back; then reboot and run again.")
     };
     Finding::new(Grade::Failed, "ecc-pending", subject, "ECC change pending", Action::Reboot)
-        .compared(word(wanted), format!("{}, {} after the next reset", word(mode.current), word(mode.pending)))
+        .compared(
+            word(wanted),
+            format!("{} now, {} after the next reset", on_or_off(mode.current), on_or_off(mode.pending)),
+        )
         .advise(&advice)
 }
 
