@@ -66,7 +66,7 @@ impl Ecc {
             EccMode::On => "on, no uncorrectable errors",
             EccMode::Off => "off, as the class wants",
             EccMode::Unsupported => "this class has no ECC",
-            EccMode::Any => "nothing pending; where on, no uncorrectable errors",
+            EccMode::Any => "where on, no uncorrectable errors",
         })
     }
 

@@ -49,7 +49,7 @@ impl Mig {
         }
         judgement.close(match self.layout {
             Layout::Off => "off on every GPU",
-            Layout::On => "on on every GPU",
+            Layout::On => "MIG on, as the class wants",
             Layout::Unsupported => "this class has no MIG",
             Layout::Any => "the same on every GPU",
         })

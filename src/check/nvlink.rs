@@ -58,8 +58,13 @@ impl NvLink {
                 judge_fabric(fabric, look);
             }
         });
-        let fabric = if self.fabric == Registration::Registered { ", registered in the fabric" } else { "" };
-        judgement.close(&format!("{} links active on every GPU{fabric}", self.links))
+        let links = match self.links {
+            0 => "no links asked for".to_owned(),
+            1 => "1 link up on every GPU".to_owned(),
+            links => format!("{links} links up on every GPU"),
+        };
+        let fabric = if self.fabric == Registration::Registered { ", fabric registered" } else { "" };
+        judgement.close(&format!("{links}{fabric}"))
     }
 
     fn judge_links(&self, gpu: &Gpu, look: &mut Look<'_>) {
