@@ -139,6 +139,10 @@ fn no_reading_of_a_healthy_host_is_unrecorded() {
 fn a_healthy_host_is_silent() {
     for host in hosts().iter().filter(|host| host.join("driver.json").exists()) {
         let (details, _) = run(host, None);
+        for step in details["steps"].as_array().unwrap().iter().filter(|step| step["status"] == "passed") {
+            let cause = step["cause"].as_str().unwrap();
+            assert!(cause.chars().count() <= 48, "{}: cut at 80 columns: {cause}", name(host));
+        }
         let noisy: Vec<&Value> = details["steps"]
             .as_array()
             .unwrap()
@@ -169,4 +173,21 @@ fn a_missing_gpu_is_named_by_the_last_accepted_record() {
     let known = gpus.iter().find(|gpu| gpu["busId"] == address).unwrap();
     assert_eq!(missing["place"]["serial"], known["serial"]);
     assert_eq!(missing["place"]["lastAccepted"], whole["finishedAt"].as_str().unwrap()[..10]);
+}
+
+#[test]
+fn the_table_of_hosts_names_each_with_the_decision_that_it_states() {
+    let table = fs::read_to_string("fixtures/hosts/README.md").unwrap();
+    for host in hosts() {
+        let fixture: Fixture = toml::from_str(&fs::read_to_string(host.join("fixture.toml")).unwrap()).unwrap();
+        let start = format!("| `{}` |", name(&host));
+        let rows: Vec<&str> = table.lines().filter(|line| line.starts_with(&start)).collect();
+        assert_eq!(rows.len(), 1, "{} stands {} times in the table", name(&host), rows.len());
+        // The table of the healthy ones has no column for it: they are accepted.
+        let stated = match host.join("driver.json").exists() {
+            true => "accepted",
+            false => rows[0].trim_end_matches(" |").rsplit("| ").next().unwrap(),
+        };
+        assert_eq!(stated, fixture.expect.decision, "{}", name(&host));
+    }
 }

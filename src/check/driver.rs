@@ -74,6 +74,7 @@ impl Driver {
         let mut look = Look::at(&mut judgement, Subject::host());
         judge_modules(facts, &mut look);
         match session::fault(&facts.driver.session) {
+            Some(fault) if fault.code.as_str() == "library-mismatch" => look.find(name_versions(fault, facts)),
             Some(fault) if fault.grade == Grade::Failed => look.find(fault),
             Some(fault) => {
                 look.unread::<()>(fault);
@@ -171,11 +172,26 @@ impl Driver {
     }
 }
 
+/// A mismatch with the versions of both sides, as far as they are known without a session.
+fn name_versions(fault: Finding, facts: &Snapshot) -> Finding {
+    let library = facts.driver.library.as_ref().and_then(|library| Version::of_file(&library.resolved));
+    let module = facts.host.driver.module_version.value();
+    let known =
+        [library.map(|version| format!("library {version}")), module.map(|version| format!("kernel module {version}"))];
+    let known: Vec<String> = known.into_iter().flatten().collect();
+    if known.is_empty() {
+        return fault;
+    }
+    let found = format!("{}, {}", known.join(", "), fault.found);
+    fault.compared("library and kernel module of one version", found)
+}
+
 fn judge_modules(facts: &Snapshot, look: &mut Look<'_>) {
     if is_without_modules(facts) {
         return look.find(
             module_missing(look.subject())
-                .compared("kernel module nvidia loaded", "a kernel without loadable modules, and no driver in it"),
+                .compared("kernel module nvidia loaded", "a kernel without loadable modules, and no driver in it")
+                .advise("Boot a kernel that can load modules, with NVIDIA's driver for it; run again."),
         );
     }
     let Some(modules) = look.require(&facts.host.kernel.modules, "/proc/modules") else { return };

@@ -66,7 +66,7 @@ impl Ecc {
             EccMode::On => "on, no uncorrectable errors",
             EccMode::Off => "off, as the class wants",
             EccMode::Unsupported => "this class has no ECC",
-            EccMode::Any => "nothing pending; where on, no uncorrectable errors",
+            EccMode::Any => "where on, no uncorrectable errors",
         })
     }
 
@@ -112,7 +112,7 @@ impl Ecc {
             look.unread::<()>(
                 Finding::new(Grade::Undecided, "ecc-unexpected", look.subject(), "ECC not expected", Action::Configure)
                     .compared("no ECC mode in this class", word(mode.current))
-                    .advise("Look for the right class of this host: nodegate class list."),
+                    .advise("Name the class of this host (nodegate run --class ID); nodegate class list shows them."),
             );
         }
         false
@@ -202,6 +202,10 @@ fn word(mode: u32) -> &'static str {
     if mode == 1 { "ECC on" } else { "ECC off" }
 }
 
+fn on_or_off(mode: u32) -> &'static str {
+    if mode == 1 { "on" } else { "off" }
+}
+
 fn pending(mode: Mode, wanted: u32, look: &Look<'_>) -> Finding {
     let subject = look.subject();
     let advice = if mode.pending == wanted {
@@ -210,7 +214,10 @@ fn pending(mode: Mode, wanted: u32, look: &Look<'_>) -> Finding {
         format!("nvidia-smi -i {subject} -e {wanted} takes the change back; then reboot and run again.")
     };
     Finding::new(Grade::Failed, "ecc-pending", subject, "ECC change pending", Action::Reboot)
-        .compared(word(wanted), format!("{}, {} after the next reset", word(mode.current), word(mode.pending)))
+        .compared(
+            word(wanted),
+            format!("{} now, {} after the next reset", on_or_off(mode.current), on_or_off(mode.pending)),
+        )
         .advise(&advice)
 }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Deserialize;
 
 use super::look::{Held, Look, expected_gpus};
-use super::{Check, Context, session};
+use super::{Check, Context, LONGEST_CLOSING, session};
 use crate::facts::host::{LogEntry, LogKind};
 use crate::facts::{Gpu, Snapshot};
 use crate::ident::{BusId, PciModel, Subject};
@@ -114,9 +114,29 @@ impl GpuInventory {
         if self.serials == Serials::Required {
             judge_duplicates("serial", &serials(&roster), &mut judgement);
         }
+        judgement.close(&self.closing(facts, present.len()))
+    }
+
+    /// `8 of 8 GPUs, NVIDIA H100 80GB HBM3`; the vendor's name and then the end of the line give
+    /// way where a screen has no room. The inventory of the record has the names in full.
+    fn closing(&self, facts: &Snapshot, present: usize) -> String {
         let models = facts.gpus.iter().filter_map(|gpu| gpu.name.value()).collect::<BTreeSet<_>>();
         let names = models.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        judgement.close(&format!("{} of {} GPUs, {names}", present.len(), self.count.words()))
+        let count = match self.count {
+            Count::Exactly(count) => format!("{present} of {count} GPU{}", plural(count)),
+            Count::Between(_) => {
+                format!("{present} GPU{} (class allows {})", plural(present), self.count.words())
+            }
+        };
+        let whole = if names.is_empty() { count.clone() } else { format!("{count}, {names}") };
+        if whole.chars().count() <= LONGEST_CLOSING {
+            return whole;
+        }
+        let short = format!("{count}, {}", names.replace("NVIDIA ", ""));
+        if short.chars().count() <= LONGEST_CLOSING {
+            return short;
+        }
+        short.chars().take(LONGEST_CLOSING - 1).chain(['…']).collect()
     }
 
     /// Who is missing: by the address of the empty slot if just so many slots are empty, else
@@ -138,6 +158,7 @@ impl GpuInventory {
         for (subject, gpu) in absent.iter().zip(lost) {
             judgement.find(match gpu.map(|gpu| handle_fault(facts, gpu, None, subject)) {
                 Some(fault) => fault,
+                None if on_bus == 0 && matches!(self.count, Count::Between(_)) => self.none_at_all(subject),
                 None => missing(subject, &self.count.words(), on_bus),
             });
         }
@@ -154,6 +175,17 @@ impl GpuInventory {
         }
     }
 
+    /// A class of one or more GPUs, and a machine that may never have had one.
+    fn none_at_all(&self, subject: &Subject) -> Finding {
+        let (min, _) = self.count.range();
+        Finding::new(Grade::Failed, "gpu-missing", subject.clone(), "No GPU on the PCI bus", Action::Reseat)
+            .compared(format!("at least {min} NVIDIA GPU{} on the PCI bus", plural(min)), "none")
+            .advise(
+                "If this machine should have GPUs: lspci -d 10de: shows none; check power, risers and BIOS; \
+                 in a virtual machine, pass them through.",
+            )
+    }
+
     fn judge_address(&self, facts: &Snapshot, bus_id: BusId, roster: &Roster<'_>, look: &mut Look<'_>) {
         let on_bus = facts.host.pci.get(&bus_id).filter(|function| function.is_nvidia_gpu());
         if facts.gpus_with_address().iter().filter(|(address, _)| *address == bus_id).count() > 1 {
@@ -164,7 +196,7 @@ impl GpuInventory {
                 look.unread::<()>(handle_fault(facts, gpu, Some(bus_id), &look.subject()));
             }
             (Some(function), Some(gpu)) if roster.named.contains_key(&bus_id) => {
-                if self.judge_model(&function.model, gpu, look) {
+                if self.judge_model(facts, &function.model, gpu, look) {
                     self.judge_gpu(gpu, look);
                 }
             }
@@ -184,7 +216,7 @@ impl GpuInventory {
     }
 
     /// Whether the GPU is of the right model, so that the class's other numbers are its own.
-    fn judge_model(&self, on_bus: &Reading<PciModel>, gpu: &Gpu, look: &mut Look<'_>) -> bool {
+    fn judge_model(&self, facts: &Snapshot, on_bus: &Reading<PciModel>, gpu: &Gpu, look: &mut Look<'_>) -> bool {
         let Some(model) = look.require(on_bus, "PCI model").copied() else { return false };
         let Some(pci) = look.require(&gpu.pci, "PCI model as the driver gives it") else { return false };
         if pci.model() != model {
@@ -202,14 +234,25 @@ impl GpuInventory {
         }
         let right = self.models.is_empty() || self.models.contains(&model);
         if !right {
+            let advice = if self.fits_none(facts) {
+                "Put the right cards in, or name the class of this host (nodegate run --class ID)."
+            } else {
+                "Put the right card into this slot; run again."
+            };
             let name = gpu.name.value().map_or("", String::as_str);
             look.find(
                 Finding::new(Grade::Failed, "wrong-model", look.subject(), "Wrong GPU model", Action::Replace)
                     .compared(joined(&self.models), format!("{model} {name}"))
-                    .advise("Put the right card into this slot, or name the class of this host (nodegate class list)."),
+                    .advise(advice),
             );
         }
         right
+    }
+
+    /// Whether every GPU is of another model, so that rather the class is the wrong one.
+    fn fits_none(&self, facts: &Snapshot) -> bool {
+        let mut models = facts.host.pci.values().filter(|function| function.is_nvidia_gpu());
+        models.all(|function| function.model.value().is_some_and(|model| !self.models.contains(model)))
     }
 
     fn judge_gpu(&self, gpu: &Gpu, look: &mut Look<'_>) {
@@ -278,6 +321,10 @@ fn address_twice(subject: Subject) -> Finding {
     Finding::new(Grade::Undecided, "duplicate-address", subject, "Two GPUs at one address", Action::Investigate)
         .compared("an address for each GPU", "the driver shows more than one here")
         .advise("Reboot and run again; if it stays, the driver lies about one of them: reinstall it.")
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 fn mebibytes(bytes: f64) -> String {
@@ -432,6 +479,22 @@ mod tests {
         let mut facts = sample::host(3);
         change(&mut facts);
         assert_outcome(&check("3").judge(&facts), status, findings);
+    }
+
+    #[test]
+    fn the_closing_text_counts_names_and_fits_the_screen() {
+        let closing = |count: &str, name: &str| {
+            let mut facts = sample::host(3);
+            facts.gpus.iter_mut().for_each(|gpu| gpu.name = Reading::Value(name.to_owned()));
+            let outcome = check(count).judge(&facts);
+            sample::assert_fits(&outcome);
+            outcome.cause
+        };
+        assert_eq!(closing("3", "NVIDIA H100 80GB HBM3"), "3 of 3 GPUs, NVIDIA H100 80GB HBM3");
+        let range = "{ min = 1, max = 8 }";
+        assert_eq!(closing(range, "NVIDIA L40S"), "3 GPUs (class allows 1 to 8), NVIDIA L40S");
+        assert_eq!(closing(range, "NVIDIA GeForce RTX 409"), "3 GPUs (class allows 1 to 8), GeForce RTX 409");
+        assert!(closing("3", "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition").ends_with('…'));
     }
 
     fn lose(facts: &mut Snapshot, index: usize, code: Code) {

@@ -70,7 +70,12 @@ impl MemoryRepair {
             judge_repair_status(gpu, look);
             judge_recovery(&gpu.recovery_action, look);
         });
-        judgement.close("nothing pending, spares left")
+        judgement.close(match self.kind {
+            RepairKind::RowRemap => "nothing pending, spares left",
+            RepairKind::PageRetirement => "nothing pending, retired pages within limit",
+            RepairKind::None if facts.gpus.iter().any(tells_of_repair) => "no repair data asked for; none pending",
+            RepairKind::None => "no repair data asked for, and none given",
+        })
     }
 
     fn judge_remapping(&self, gpu: &Gpu, look: &mut Look<'_>) {
@@ -151,6 +156,11 @@ impl MemoryRepair {
     }
 }
 
+/// Whether there was anything to read in which a repair could have been pending.
+fn tells_of_repair(gpu: &Gpu) -> bool {
+    gpu.remapped_rows.value().is_some() || gpu.retired_pages_pending.value().is_some() || gpu.repair.value().is_some()
+}
+
 /// A class without repair expects no answer; what answers all the same is not overlooked.
 fn judge_whatever_there_is(gpu: &Gpu, look: &mut Look<'_>) {
     if let Some(rows) = look.optional(&gpu.remapped_rows, "remapped rows") {
@@ -162,11 +172,9 @@ fn judge_whatever_there_is(gpu: &Gpu, look: &mut Look<'_>) {
 }
 
 fn judge_flags(rows: RemappedRows, look: &mut Look<'_>) {
-    let count = format!(
-        "{} rows remapped ({} for uncorrectable errors)",
-        rows.corr_rows.saturating_add(rows.unc_rows),
-        rows.unc_rows
-    );
+    let total = rows.corr_rows.saturating_add(rows.unc_rows);
+    let plural = if total == 1 { "" } else { "s" };
+    let count = format!("{total} row{plural} remapped ({} for uncorrectable errors)", rows.unc_rows);
     if rows.failure_occurred != 0 {
         look.find(
             Finding::new(Grade::Failed, "row-remap-failure", look.subject(), "Row remap failed", Action::Replace)

@@ -49,7 +49,7 @@ impl Mig {
         }
         judgement.close(match self.layout {
             Layout::Off => "off on every GPU",
-            Layout::On => "on on every GPU",
+            Layout::On => "MIG on, as the class wants",
             Layout::Unsupported => "this class has no MIG",
             Layout::Any => "the same on every GPU",
         })
@@ -80,6 +80,10 @@ fn word(mode: u32) -> &'static str {
     if mode == 1 { "MIG on" } else { "MIG off" }
 }
 
+fn on_or_off(mode: u32) -> &'static str {
+    if mode == 1 { "on" } else { "off" }
+}
+
 fn wrong(code: &'static str, title: &str, wanted: u32, subject: Subject) -> Finding {
     let advice =
         format!("nvidia-smi -i {subject} -mig {wanted}; nvidia-smi -r -i {subject} if it stays pending; run again.");
@@ -93,7 +97,7 @@ fn pending(mode: Mode, subject: Subject) -> Finding {
     Finding::new(Grade::Failed, "mig-pending", subject, "MIG change pending", Action::ResetGpu)
         .compared(
             "no change of MIG mode pending",
-            format!("{}, {} after the next reset", word(mode.current), word(mode.pending)),
+            format!("{} now, {} after the next reset", on_or_off(mode.current), on_or_off(mode.pending)),
         )
         .advise(&advice)
 }

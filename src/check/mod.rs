@@ -37,6 +37,9 @@ pub trait Check: std::fmt::Debug {
     fn run(&self, context: &mut Context<'_>) -> Outcome;
 }
 
+/// Characters of a closing text that a screen of 80 columns shows.
+const LONGEST_CLOSING: usize = 48;
+
 /// What a check may use.
 pub struct Context<'a> {
     /// The host and its driver before the first step.

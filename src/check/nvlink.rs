@@ -58,8 +58,13 @@ impl NvLink {
                 judge_fabric(fabric, look);
             }
         });
-        let fabric = if self.fabric == Registration::Registered { ", registered in the fabric" } else { "" };
-        judgement.close(&format!("{} links active on every GPU{fabric}", self.links))
+        let links = match self.links {
+            0 => "no links asked for".to_owned(),
+            1 => "1 link up on every GPU".to_owned(),
+            links => format!("{links} links up on every GPU"),
+        };
+        let fabric = if self.fabric == Registration::Registered { ", fabric registered" } else { "" };
+        judgement.close(&format!("{links}{fabric}"))
     }
 
     fn judge_links(&self, gpu: &Gpu, look: &mut Look<'_>) {
@@ -118,7 +123,7 @@ fn judge_fabric(fabric: &Fabric, look: &mut Look<'_>) {
             )
             .compared(wanted, format!("state {} (not started or in progress)", fabric.state))
             .advise(
-                "Wait (--wait-ready); if it stays: systemctl status nvidia-fabricmanager, and on NVL72 nvidia-imex.",
+                "systemctl status nvidia-fabricmanager; then run again, with --wait-ready if it is still starting.",
             ),
         );
     } else if fabric.state != COMPLETED || fabric.status != 0 {

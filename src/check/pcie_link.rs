@@ -49,7 +49,26 @@ impl PcieLink {
             let function = gpu.bus_id().and_then(|bus_id| facts.host.pci.get(&bus_id));
             self.judge_gpu(gpu, function.map_or(&unlinked, |function| &function.link), look);
         });
-        judgement.close(&format!("x{} and generation {} on every GPU that is awake", self.width, self.generation))
+        judgement.close(&self.closing(facts))
+    }
+
+    /// What was judged of links that are as they should be; a generation that is too low then
+    /// is that of an idle GPU.
+    fn closing(&self, facts: &Snapshot) -> String {
+        let widths: Vec<u32> = facts.gpus.iter().filter_map(|gpu| gpu.link_width.value().copied()).collect();
+        let generations = facts.gpus.iter().filter_map(|gpu| gpu.link_generation.value().copied());
+        let reached: Vec<u32> = generations.filter(|generation| *generation >= self.generation).collect();
+        let (all, awake) = (widths.len(), reached.len());
+        let idle = all.saturating_sub(awake);
+        let least = if widths.iter().any(|width| *width > self.width) { "at least " } else { "" };
+        let width = format!("{least}x{}", self.width);
+        let newer = if reached.iter().any(|generation| *generation > self.generation) { "+" } else { "" };
+        let generation = format!("generation {}{newer}", self.generation);
+        match (awake, idle) {
+            (_, 0) => format!("{all} link{} {width}, {generation}", plural(all)),
+            (0, _) => format!("{width}; generation not judged, {idle} GPU{} idle", plural(idle)),
+            _ => format!("{width}, {generation} on {awake} of {all}, {idle} idle"),
+        }
     }
 
     fn judge_gpu(&self, gpu: &Gpu, kernel: &PciLink, look: &mut Look<'_>) {
@@ -113,6 +132,10 @@ impl PcieLink {
             );
         }
     }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
 }
 
 /// `NVML_PSTATE_15`; 32 stands for unknown, and what is between means nothing.
@@ -189,6 +212,22 @@ mod tests {
         assert_outcome(&check().judge(&link(1, 16, 15)), "passed", &[]);
         assert_outcome(&check().judge(&link(1, 16, 3)), "passed", &[]);
         assert_outcome(&check().judge(&link(0, 16, 8)), "undecided", &[("garbled", GPU)]);
+    }
+
+    #[test]
+    fn the_closing_text_claims_what_was_judged_and_no_more() {
+        let closing = |check: &PcieLink, facts: &Snapshot| check.judge(facts).cause;
+        assert_eq!(closing(&check(), &sample::host(8)), "8 links x16, generation 5");
+        assert_eq!(closing(&check(), &link(6, 16, 0)), "1 link x16, generation 5+");
+        assert_eq!(closing(&check(), &link(1, 16, 8)), "x16; generation not judged, 1 GPU idle");
+        let floor = PcieLink { generation: 1, width: 8, idle_states: 3 };
+        assert_eq!(closing(&floor, &link(1, 16, 8)), "1 link at least x8, generation 1");
+        let mut facts = sample::host(8);
+        for index in [2, 5] {
+            let gpu = &mut facts.gpus[index];
+            (gpu.link_generation, gpu.performance_state) = (Reading::Value(1), Reading::Value(8));
+        }
+        assert_eq!(closing(&check(), &facts), "x16, generation 5 on 6 of 8, 2 idle");
     }
 
     #[test]

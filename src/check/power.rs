@@ -227,7 +227,7 @@ impl Power {
         if let Some(grade) = grade_of(brake, samples.len()) {
             look.find(
                 Finding::new(grade, "power-brake", look.subject(), "Power brake", Action::Investigate)
-                    .compared("no power brake", format!("in {brake} of {} samples", samples.len()))
+                    .compared("no power brake", format!("one in {brake} of {} samples", samples.len()))
                     .advise("The platform throttles the GPU: look for a failed or unplugged power supply and its events (ipmitool sel list); run again."),
             );
         }
@@ -239,7 +239,7 @@ impl Power {
         if let Some(grade) = grade_of(slow, samples.len()) {
             look.find(
                 Finding::new(grade, "hardware-slowdown", look.subject(), "Hardware slowdown", Action::Investigate)
-                    .compared("no hardware slowdown", format!("in {slow} of {} samples", samples.len()))
+                    .compared("no hardware slowdown", format!("one in {slow} of {} samples", samples.len()))
                     .advise("Heat, the power brake or too fast a draw: look at cooling, power cables and supplies; run again."),
             );
         }
@@ -247,7 +247,7 @@ impl Power {
         if let Some(grade) = grade_of(heat, samples.len()) {
             look.find(
                 Finding::new(grade, "thermal-slowdown", look.subject(), "Thermal slowdown", Action::Cool)
-                    .compared("no thermal slowdown", format!("in {heat} of {} samples", samples.len()))
+                    .compared("no thermal slowdown", format!("one in {heat} of {} samples", samples.len()))
                     .advise("Check fans, airflow or coolant and how the heat sink sits; let it cool and run again."),
             );
         }

@@ -75,6 +75,15 @@ pub fn assert_outcome(outcome: &crate::outcome::Outcome, status: &str, findings:
         findings.iter().map(|(code, subject)| ((*code).to_owned(), (*subject).to_owned())).collect();
     expected.sort();
     assert_eq!(summary(outcome), (status, expected), "{outcome:#?}");
+    if status == "passed" {
+        assert_fits(outcome);
+    }
+}
+
+/// Asserts that the closing text fits the screen.
+#[track_caller]
+pub fn assert_fits(outcome: &crate::outcome::Outcome) {
+    assert!(outcome.cause.chars().count() <= super::LONGEST_CLOSING, "too long for a screen: {}", outcome.cause);
 }
 
 /// Asserts that with each of these readings gone, in every way in which it can go, `judge` ends

@@ -13,11 +13,11 @@ pub fn fault(session: &SessionState) -> Option<Finding> {
         SessionState::Refused { path, reason } => refused(path, reason),
         SessionState::InitFailed { code, message } => {
             let finding = blame::unanswered(&Subject::host(), "nvmlInit", *code);
-            if message.is_empty() {
-                finding
-            } else {
-                finding.compared("nvmlInit succeeds", format!("{code}: {message}"))
-            }
+            let code = code.to_string();
+            // The library's own refusal is the code again, and says nothing beside it.
+            let found =
+                if message.is_empty() || message.ends_with(&code) { code } else { format!("{code}: {message}") };
+            finding.compared("nvmlInit to succeed", found)
         }
         SessionState::Hung(wedge) => hung(wedge),
         SessionState::Died { question, how } => died(question, how),

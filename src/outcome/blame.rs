@@ -14,9 +14,12 @@ use crate::reading::{Code, Reading};
 /// `question` is what was asked, for people (`ECC mode`); the table decides grade and action.
 pub fn unanswered(subject: &Subject, question: &str, code: Code) -> Finding {
     let row = row_of(code);
-    let answer = format!("an answer to: {question}");
+    let expected = match code {
+        Code::CORRUPTED_INFOROM => "a valid InfoROM checksum".to_owned(),
+        _ => readable(question),
+    };
     Finding::new(row.grade, row.code, subject.clone(), row.title, row.action)
-        .compared(answer, code)
+        .compared(expected, code)
         .advise(&row.advice.replace("{subject}", subject.as_str()))
 }
 
@@ -74,9 +77,13 @@ const fn undecided(code: &'static str, title: &'static str, action: Action, advi
     Row { grade: Grade::Undecided, code, title, action, advice }
 }
 
+fn readable(question: &str) -> String {
+    format!("{question} to be readable")
+}
+
 fn not_asked(subject: &Subject, question: &str) -> Finding {
     Finding::new(Grade::Undecided, "not-asked", subject.clone(), "Never read", Action::Investigate)
-        .compared(format!("an answer to: {question}"), "nobody asked")
+        .compared(readable(question), "nobody asked")
         .advise("Run again; if it stays, report it: the agent left a question out.")
 }
 
@@ -165,7 +172,7 @@ fn row_of(code: Code) -> Row {
             "unsupported",
             "Not offered by this machine",
             Action::Investigate,
-            "The class expects what the machine says it does not have: look for the right class (nodegate class list), MIG or a virtual GPU.",
+            "The class expects what the machine says it does not have: name the right class (nodegate run --class ID), or look for MIG or a virtual GPU.",
         ),
         Code::FUNCTION_NOT_FOUND | Code::ARGUMENT_VERSION_MISMATCH | Code::DEPRECATED => undecided(
             "not-offered",

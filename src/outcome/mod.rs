@@ -336,8 +336,8 @@ impl Judgement {
         });
         for subject in missing {
             self.outcome.findings.push(
-                Finding::new(Grade::Undecided, "not-judged", subject, "Not looked at", Action::Investigate)
-                    .compared("every expected subject judged", "no reading that decides"),
+                Finding::new(Grade::Undecided, "not-judged", subject, "Not judged", Action::None)
+                    .compared("a reading of this GPU", "none: the driver does not show it"),
             );
         }
         let worst = self.outcome.findings.iter().map(|finding| finding.grade).max();

@@ -122,7 +122,7 @@ impl Change<'_> {
                 limits.corrected_delta_warn,
                 "corrected-rose",
                 "Corrected errors rose",
-                "Watch this GPU; a longer run (--level standard) tells whether it goes on.",
+                "If another problem of this GPU is listed, mend that first; else watch it, reboot and run again.",
             ),
             (
                 replays,

@@ -175,11 +175,19 @@ fn judge_old(entry: &LogEntry) -> Option<(String, Finding, u64)> {
     if known.is_some_and(|known| matches!(known.verdict, Verdict::Ignore | Verdict::Consequence)) {
         return None;
     }
+    let whose = if kind == "Xid" && bus_id.is_some() { "GPU" } else { "host" };
     let reason = known.map_or("not in the policy", |known| known.reason.trim_end_matches('.'));
-    let finding =
-        Finding::new(Grade::Warned, "xid-since-boot", subject_of(bus_id), "Xid before the run", Action::Monitor)
-            .compared("no Xid since the host started", format!("{kind} {code}: {reason}"))
-            .advise("Find out what raised it (dmesg); a reboot and a run at --level standard tell whether it returns.");
+    let finding = Finding::new(
+        Grade::Warned,
+        "xid-since-boot",
+        subject_of(bus_id),
+        "Xid before the run",
+        Action::Monitor,
+    )
+    .compared("no Xid since the host started", format!("{kind} {code}: {reason}"))
+    .advise(&format!(
+        "dmesg has its line. If another problem of this {whose} is listed, mend that first; else reboot and run again."
+    ));
     Some((format!("{kind} {code}"), finding, entry.microseconds))
 }
 
