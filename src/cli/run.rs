@@ -82,6 +82,7 @@ pub enum Format {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
     interrupt::install()?;
     let started_at = clock::utc_now();
+    let mut reporter = Output::new(arguments.format, out);
     let agent = agent()?;
     if let Some(path) = &arguments.record {
         plain::may_replace(path).map_err(|error| Failure::misused(format!("--record {}: {error}", path.display())))?;
@@ -100,13 +101,17 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     let store = open_store(&around.state, prepared.source.origin, &sweep.facts)?;
     let _lock = lock::take(store.folder())?;
 
-    let mut reporter = Output::new(arguments.format, out);
+    let run_id = uuid::Uuid::now_v7().to_string();
+    let mut notices = notices(&plan, &around.lacking, prepared.source.origin, &store);
+    // Before the driver is opened, which takes its patience where it hangs.
+    announce(&plan, &sweep.facts, &run_id, &started_at, &mut reporter);
+    tell(&notices, &mut reporter);
     let Ready { mut machine, snapshot: opening, openings, waited_for } =
         ready(&prepared.source, (sweep, deadline), arguments.wait_ready, &mut reporter);
-    let run_id = uuid::Uuid::now_v7().to_string();
-    let mut notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
-    notices.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
-    announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
+    let mut later: Vec<String> = opening.warnings.iter().map(|text| printable(text, LONGEST_NOTICE)).collect();
+    later.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
+    tell(&later, &mut reporter);
+    notices.extend(later);
     let verdict = gate::run(
         &mut plan,
         &mut machine,
@@ -255,15 +260,8 @@ fn ready(
 /// A driver build or a fabric set-up takes minutes; asking every two seconds disturbs neither.
 const RETRY: Duration = Duration::from_secs(2);
 
-fn announce(
-    plan: &Plan,
-    opening: &Snapshot,
-    run_id: &str,
-    started_at: &str,
-    notices: &[String],
-    reporter: &mut dyn Reporter,
-) {
-    let hostname = opening.host.hostname.value().map_or_else(|| "unknown host".to_owned(), |name| printable(name, 64));
+fn announce(plan: &Plan, host: &HostFacts, run_id: &str, started_at: &str, reporter: &mut dyn Reporter) {
+    let hostname = host.hostname.value().map_or_else(|| "unknown host".to_owned(), |name| printable(name, 64));
     reporter.hear(&Event::RunStarted {
         run_id: run_id.to_owned(),
         hostname,
@@ -273,19 +271,25 @@ fn announce(
         steps: plan.steps.iter().map(|step| step.id.clone()).collect(),
         at: started_at.to_owned(),
     });
+}
+
+fn tell(notices: &[String], reporter: &mut dyn Reporter) {
     for text in notices {
         reporter.hear(&Event::Notice { text: text.clone() });
     }
 }
 
-/// What a person should know before the first step.
-fn notices(plan: &Plan, opening: &Snapshot, lacking: &[String], origin: Origin, store: &Store) -> Vec<String> {
+/// Characters of a notice.
+const LONGEST_NOTICE: usize = 300;
+
+/// What a person should know before the host is opened.
+fn notices(plan: &Plan, lacking: &[String], origin: Origin, store: &Store) -> Vec<String> {
     let mut notices = Vec::new();
     if origin == Origin::Simulated {
         notices.push("a recorded host with a simulated driver; its record is signed with a throw-away key".to_owned());
     }
-    for more in [&plan.notices[..], lacking, store.notices(), &opening.warnings] {
-        notices.extend(more.iter().map(|text| printable(text, 300)));
+    for more in [&plan.notices[..], lacking, store.notices()] {
+        notices.extend(more.iter().map(|text| printable(text, LONGEST_NOTICE)));
     }
     notices
 }

@@ -8,28 +8,33 @@ use crate::report::typeface::Typeface;
 
 /// The screen of a run that has ended, from its record.
 pub fn render(details: &Details, typeface: Typeface) -> String {
-    let mut lines = vec![heading_of(details), String::new()];
+    let mut lines = heading_of(details, typeface);
+    lines.push(String::new());
     lines.extend(details.notices.iter().flat_map(|notice| notice_lines(notice, typeface)));
+    let first = details.steps.first();
+    lines.extend(first.and_then(|first| opening_line(&details.started_at, &first.started_at, typeface)));
     lines.extend(details.steps.iter().map(|step| step_line(step, typeface)));
     lines.push(conclusion(details, typeface));
     lines.join("\n")
 }
 
-/// `nodegate run · host · class … · stage … · level …`
-pub fn heading(event: &Event) -> Option<String> {
+/// `nodegate run · host · class … · stage … · level …`, in as many lines as it takes.
+pub fn heading(event: &Event, typeface: Typeface) -> Vec<String> {
     match event {
         Event::RunStarted { hostname, class, stage, level, .. } => {
-            Some(format!("nodegate run · {hostname} · class {class} · stage {stage} · level {level}"))
+            let text = format!("nodegate run · {hostname} · class {class} · stage {stage} · level {level}");
+            typeface.wrap_parts(&text, "  ")
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
-fn heading_of(details: &Details) -> String {
-    format!(
+fn heading_of(details: &Details, typeface: Typeface) -> Vec<String> {
+    let text = format!(
         "nodegate run · {} · class {} · stage {} · level {}",
         details.host.hostname, details.plan.class.id, details.stage, details.level
-    )
+    );
+    typeface.wrap_parts(&text, "  ")
 }
 
 /// One line for people before the first step.
@@ -37,25 +42,39 @@ pub fn notice_lines(notice: &str, typeface: Typeface) -> Vec<String> {
     typeface.wrap(notice, "  note  ", "        ")
 }
 
+/// What goes on before the first step.
+pub const OPENING: &str = "reading the host and asking the driver";
+
+/// The time before the first step, where it is long enough to be asked about. Both are RFC 3339.
+pub fn opening_line(started_at: &str, first_step_at: &str, typeface: Typeface) -> Option<String> {
+    let seconds = seconds_between(started_at, first_step_at).filter(|seconds| *seconds > 1.0)?;
+    Some(row(&typeface.status(Status::Absent), "opening", OPENING, seconds, typeface))
+}
+
+/// Columns between a step's name and its time.
+pub fn cause_columns(typeface: Typeface) -> usize {
+    typeface.width.saturating_sub(32)
+}
+
+fn row(glyph: &str, name: &str, text: &str, seconds: f64, typeface: Typeface) -> String {
+    let time = format!("{seconds:.1} s");
+    format!("  {glyph} {} {} {time:>8}", typeface.fit(name, 17), typeface.fit(text, cause_columns(typeface)))
+}
+
 /// `  ✓ pcie-link         8 links, x16, generation 5                   0.1 s`
 pub fn step_line(step: &Step, typeface: Typeface) -> String {
-    let seconds = format!("{:.1} s", step.duration_ms as f64 / 1000.0);
     let mut cause = step.outcome.cause.clone();
     if step.require != Require::Must {
         cause = format!("({}) {cause}", step.require);
     }
-    let room = typeface.width.saturating_sub(32);
-    format!(
-        "  {} {} {} {seconds:>8}",
-        typeface.status(step.outcome.status()),
-        typeface.fit(step.id.as_str(), 17),
-        typeface.fit(&cause, room)
-    )
+    let seconds = step.duration_ms as f64 / 1000.0;
+    row(&typeface.status(step.outcome.status()), step.id.as_str(), &cause, seconds, typeface)
 }
 
 /// Everything under the steps: the decision, each problem, and what was waived.
 pub fn conclusion(details: &Details, typeface: Typeface) -> String {
-    let mut lines = vec![String::new(), verdict(details, typeface)];
+    let mut lines = vec![String::new()];
+    lines.extend(verdict(details, typeface));
     if let Some(reason) = &details.reason {
         lines.extend(typeface.wrap(reason, "   ", "   "));
     }
@@ -75,7 +94,7 @@ pub fn conclusion(details: &Details, typeface: Typeface) -> String {
     lines.join("\n")
 }
 
-fn verdict(details: &Details, typeface: Typeface) -> String {
+fn verdict(details: &Details, typeface: Typeface) -> Vec<String> {
     let word = details.decision.as_str().to_uppercase();
     let colour = match details.decision {
         Decision::Accepted => "32;1",
@@ -98,23 +117,26 @@ fn verdict(details: &Details, typeface: Typeface) -> String {
             marks.push_str(mark);
         }
     }
-    format!(
-        "{} for stage {} at level {}{problems}{}{marks}",
-        typeface.paint(&word, colour),
-        details.stage,
-        details.level,
-        took(details)
-    )
+    let text =
+        format!("{word} for stage {} at level {}{problems}{}{marks}", details.stage, details.level, took(details));
+    let mut lines = typeface.wrap_parts(&text, "  ");
+    // Painted last: colour has no width.
+    if let Some(rest) = lines.first().and_then(|line| line.strip_prefix(word.as_str())) {
+        lines[0] = format!("{}{rest}", typeface.paint(&word, colour));
+    }
+    lines
 }
 
 /// The run's wall time, opening of the driver included, which no step's own time shows.
 fn took(details: &Details) -> String {
-    let time = |text: &str| text.parse::<jiff::Timestamp>();
-    match (time(&details.started_at), time(&details.finished_at)) {
-        (Ok(started), Ok(finished)) => format!(", {:.1} s", finished.duration_since(started).as_secs_f64()),
-        // A record made elsewhere may carry other texts; then no time is told.
-        _ => String::new(),
-    }
+    let seconds = seconds_between(&details.started_at, &details.finished_at);
+    seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default()
+}
+
+/// None where the texts are no times, as a record made elsewhere may have them.
+fn seconds_between(from: &str, to: &str) -> Option<f64> {
+    let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    Some(time(to)?.duration_since(time(from)?).as_secs_f64())
 }
 
 /// Findings that differ only in their subject, told once with every place.
