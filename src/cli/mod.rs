@@ -35,6 +35,7 @@ use crate::host::{Origin, clock};
 use crate::ident::printable;
 use crate::record::identity::host_document;
 use crate::record::status::Live;
+use crate::record::store::StoreError;
 use crate::report::screen;
 
 /// Decides, on evidence, whether a GPU host may take work.
@@ -252,7 +253,7 @@ fn numbered(result: Result<u8, Box<dyn Error>>) -> Result<Ending, Failure> {
 /// Input and output that fail are not the caller's mistake; everything else names what was given.
 fn blamed(error: Box<dyn Error>) -> Failure {
     let broken = error.is::<std::io::Error>()
-        || error.is::<crate::record::store::StoreError>()
+        || error.downcast_ref::<StoreError>().is_some_and(|error| !matches!(error, StoreError::NoFolder))
         || error.downcast_ref::<FixtureError>().is_some_and(FixtureError::is_ours);
     if broken { Failure::Broken(error) } else { Failure::Misused(error) }
 }

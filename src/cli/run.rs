@@ -26,7 +26,7 @@ use crate::record::plain;
 use crate::record::store::{self, Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
-use crate::report::{Reporter, summary};
+use crate::report::{self, Reporter, summary};
 use crate::units::Seconds;
 
 #[derive(Debug, clap::Args)]
@@ -314,8 +314,9 @@ fn finish(
 ) -> Result<Ending, Failure> {
     match arguments.format {
         Format::Text => {
-            let (path, keyid, seq) = (stored.path.display(), &stored.keyid, stored.details.seq);
-            writeln!(out, "record  {path}\nsigned  {keyid}  seq {seq}").map_err(Failure::broken)?;
+            let lines =
+                report::record::kept(&stored.path, &stored.keyid, stored.details.seq, terminal::typeface()).join("\n");
+            writeln!(out, "\n{lines}").map_err(Failure::broken)?;
         }
         Format::Json => {
             let json = serde_json::to_string_pretty(&stored.details).map_err(Failure::broken)?;
@@ -324,11 +325,13 @@ fn finish(
         Format::Jsonl => {}
     }
     let screen: Option<&mut dyn Write> = if arguments.format == Format::Text { Some(out) } else { None };
-    let delivered = target.map(|target| delivery::send(stored, target, screen)).transpose()?;
+    let required = arguments.delivery.require_delivery;
+    let delivered = target.map(|target| delivery::send(stored, target, required, screen)).transpose()?;
+    let has_receipt = delivered.as_ref().map(Result::is_ok);
     // Standard error may be closed; the exit status still says it.
-    let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload)));
+    let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload), has_receipt));
     match (stored.details.decision, delivered) {
-        (Decision::Accepted, Some(Err(_))) if arguments.delivery.require_delivery => Ok(Ending::Undelivered),
+        (Decision::Accepted, Some(Err(_))) if required => Ok(Ending::Undelivered),
         (decision, _) => Ok(decision.into()),
     }
 }

@@ -1,8 +1,13 @@
 //! Kept records for people: one line each, and the short form of one.
 
+use std::path::Path;
+
+use unicode_width::UnicodeWidthStr;
+
 use crate::ident::printable;
 use crate::outcome::Status;
 use crate::predicate::Details;
+use crate::report::typeface::Typeface;
 
 /// One line per record, under a heading.
 pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
@@ -40,6 +45,20 @@ pub fn summary(details: &Details) -> String {
     lines.push(decision_line(details));
     lines.push(format!("run     {}   seq {}   {}", details.run_id, details.seq, printable(&details.finished_at, 30)));
     lines.join("\n") + "\n"
+}
+
+/// Where a record was kept and what signed it. A path that would not fit its line has its file name
+/// on the next one, so that neither half is broken where the terminal ends.
+pub fn kept(path: &Path, keyid: &str, seq: u64, typeface: Typeface) -> Vec<String> {
+    let line = format!("record  {}", path.display());
+    let mut lines = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if line.width() > typeface.width => {
+            vec![format!("record  {}/", folder.display()), format!("        {}", name.display())]
+        }
+        _ => vec![line],
+    };
+    lines.push(format!("signed  {keyid}  seq {seq}"));
+    lines
 }
 
 /// `ACCEPTED for stage rack at level quick, simulated`.
@@ -80,5 +99,18 @@ fn mark(status: Status) -> char {
         Status::Warned | Status::Waived => '!',
         Status::Undecided => '?',
         Status::Skipped | Status::Absent => '-',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_does_not_fit_has_its_file_name_on_the_next_line() {
+        let kept = |folder: &str| kept(&Path::new(folder).join("0193.json"), "SHA256:x", 2, Typeface::PLAIN);
+        assert_eq!(kept("/var"), ["record  /var/0193.json", "signed  SHA256:x  seq 2"]);
+        let long = format!("/{}", "a".repeat(68));
+        assert_eq!(kept(&long)[..2], [format!("record  {long}/"), "        0193.json".to_owned()]);
     }
 }

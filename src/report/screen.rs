@@ -1,5 +1,7 @@
 //! A whole run on one screen: what a technician reads in the aisle, and what goes in a ticket.
 
+mod not_judged;
+
 use crate::decision::{Decision, Require};
 use crate::event::Event;
 use crate::outcome::{Action, Finding, Grade, Place, Status};
@@ -78,20 +80,43 @@ pub fn conclusion(details: &Details, typeface: Typeface) -> String {
     if let Some(reason) = &details.reason {
         lines.extend(typeface.wrap(reason, "   ", "   "));
     }
-    let groups = problems(details);
-    let numbered = groups.iter().filter(|group| group.finding.grade > Grade::Warned);
-    for (number, group) in numbered.enumerate() {
+    lines.extend(way_on(details).into_iter().flat_map(|way| advice(way, typeface)));
+    let mut number = 0;
+    for group in problems(details) {
+        let label = match group.finding.grade {
+            Grade::Failed => {
+                number += 1;
+                number.to_string()
+            }
+            Grade::Undecided => "?".to_owned(),
+            Grade::Warned => "!".to_owned(),
+        };
         lines.push(String::new());
-        lines.extend(group.lines(&format!("{}", number + 1), typeface));
+        lines.extend(group.lines(&label, typeface));
     }
-    for group in groups.iter().filter(|group| group.finding.grade == Grade::Warned) {
-        lines.push(String::new());
-        lines.extend(group.lines("!", typeface));
-    }
+    lines.extend(not_judged::lines(details, typeface));
     lines.extend(unmeasured(details, typeface));
     lines.extend(waived(details, typeface));
     lines.push(String::new());
     lines.join("\n")
+}
+
+/// How an undecided run comes to a decision, where its findings do not say it.
+fn way_on(details: &Details) -> Option<&'static str> {
+    if details.decision != Decision::Undecided {
+        None
+    } else if details.reason.as_deref() == Some("interrupted") {
+        Some("run again")
+    } else if details.partial {
+        Some("a partial run never accepts: run without --only and --skip")
+    } else {
+        None
+    }
+}
+
+fn advice(text: &str, typeface: Typeface) -> Vec<String> {
+    let indent = format!("   {} ", typeface.arrow());
+    typeface.wrap(text, &indent, &" ".repeat(indent.chars().count()))
 }
 
 fn verdict(details: &Details, typeface: Typeface) -> Vec<String> {
@@ -101,12 +126,7 @@ fn verdict(details: &Details, typeface: Typeface) -> Vec<String> {
         Decision::Rejected => "31;1",
         Decision::Undecided => "35;1",
     };
-    let count = problems(details).iter().filter(|group| group.finding.grade > Grade::Warned).count();
-    let problems = match count {
-        0 => String::new(),
-        1 => ", 1 problem".to_owned(),
-        count => format!(", {count} problems"),
-    };
+    let problems = counted(details);
     let mut marks = String::new();
     for (marked, mark) in [
         (details.simulated, " · SIMULATED HOST"),
@@ -125,6 +145,38 @@ fn verdict(details: &Details, typeface: Typeface) -> Vec<String> {
         lines[0] = format!("{}{rest}", typeface.paint(&word, colour));
     }
     lines
+}
+
+/// `, 2 problems`; of an undecided run also the required steps that told nothing, which are no
+/// faults of the machine.
+fn counted(details: &Details) -> String {
+    let failed = problems(details).iter().filter(|group| group.finding.grade == Grade::Failed).count();
+    let untold = match details.decision {
+        // What a partial run leaves out was not tried.
+        Decision::Undecided => required(details)
+            .filter(|step| told_nothing(step) && !(details.partial && step.outcome.status() == Status::Skipped))
+            .count(),
+        Decision::Accepted | Decision::Rejected => 0,
+    };
+    let mut text = match failed {
+        0 => String::new(),
+        1 => ", 1 problem".to_owned(),
+        count => format!(", {count} problems"),
+    };
+    match untold {
+        0 => {}
+        1 => text.push_str(", 1 step could not be measured"),
+        count => text.push_str(&format!(", {count} steps could not be measured")),
+    }
+    text
+}
+
+fn required(details: &Details) -> impl Iterator<Item = &Step> {
+    details.steps.iter().filter(|step| step.require == Require::Must)
+}
+
+fn told_nothing(step: &Step) -> bool {
+    matches!(step.outcome.status(), Status::Undecided | Status::Skipped)
 }
 
 /// The run's wall time, opening of the driver included, which no step's own time shows.
@@ -146,19 +198,27 @@ struct Group<'a> {
 }
 
 /// Open findings, the worst first, otherwise in the order of the steps. What only follows from an
-/// earlier step is left to the step lines.
+/// earlier step is left to the step lines, and what was not looked at to lines of its own.
 fn problems(details: &Details) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let counted = details.steps.iter().filter(|step| step.require != Require::Inform);
-    for finding in counted.flat_map(|step| &step.outcome.findings).filter(|finding| finding.waived_by.is_none()) {
+    for (_, finding) in open_findings(details).filter(|(_, finding)| !not_judged::is(finding)) {
         let place = place(finding);
         match groups.iter_mut().find(|group| same_story(group.finding, finding)) {
+            Some(group) if group.places.contains(&place) => {}
             Some(group) => group.places.push(place),
             None => groups.push(Group { finding, places: vec![place] }),
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.finding.grade));
     groups
+}
+
+/// What stands against the host, with the step that found it: not waived, and not told for
+/// information only.
+fn open_findings(details: &Details) -> impl Iterator<Item = (&Step, &Finding)> {
+    let counted = details.steps.iter().filter(|step| step.require != Require::Inform);
+    let findings = counted.flat_map(|step| step.outcome.findings.iter().map(move |finding| (step, finding)));
+    findings.filter(|(_, finding)| finding.waived_by.is_none())
 }
 
 fn same_story(a: &Finding, b: &Finding) -> bool {
@@ -182,11 +242,10 @@ impl Group<'_> {
             lines.extend(typeface.wrap(&compared, "   ", "   "));
         }
         if let Some(during) = &finding.during {
-            lines.push(format!("   arose during {during}"));
+            lines.push(format!("   arose while `{during}` ran"));
         }
         if !finding.advice.is_empty() {
-            let indent = format!("   {} ", typeface.arrow());
-            lines.extend(typeface.wrap(&finding.advice, &indent, &" ".repeat(indent.chars().count())));
+            lines.extend(advice(&finding.advice, typeface));
         }
         lines
     }
@@ -223,12 +282,8 @@ fn short_uuid(uuid: &str) -> String {
 
 /// Required steps that ended undecided or skipped without a finding of their own.
 fn unmeasured(details: &Details, typeface: Typeface) -> Vec<String> {
-    let silent: Vec<&Step> = details
-        .steps
-        .iter()
-        .filter(|step| step.require == Require::Must && step.outcome.findings.is_empty())
-        .filter(|step| matches!(step.outcome.status(), Status::Undecided | Status::Skipped))
-        .collect();
+    let silent: Vec<&Step> =
+        required(details).filter(|step| step.outcome.findings.is_empty() && told_nothing(step)).collect();
     if silent.is_empty() {
         return Vec::new();
     }
