@@ -7,24 +7,41 @@ use unicode_width::UnicodeWidthStr;
 use crate::ident::printable;
 use crate::outcome::Status;
 use crate::predicate::Details;
+use crate::report::columns::{LINE, align, cut};
 use crate::report::typeface::Typeface;
 
-/// One line per record, under a heading.
+/// Characters of a run id that tell runs apart to the millisecond (a UUIDv7 begins with its time).
+const RUN: usize = 13;
+
+/// One line per record, under a heading; what makes it say less than its decision stands below it
+/// where it does not fit.
 pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
-    let mut lines = vec![row("SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "CLASS", "RUN", "")];
-    lines.extend(records.map(|details| {
-        row(
-            &details.seq.to_string(),
-            &details.finished_at.chars().take(19).collect::<String>(),
-            details.decision.as_str(),
-            details.stage.as_str(),
-            details.level.as_str(),
-            details.plan.class.id.as_str(),
-            &details.run_id,
-            &marks(details).join(" "),
-        )
-    }));
-    lines.join("\n") + "\n"
+    let heads = ["SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "RUN", "CLASS"].map(str::to_owned).to_vec();
+    let (mut rows, mut below) = (vec![heads], vec![String::new()]);
+    for details in records {
+        let finished: String = printable(&details.finished_at, 30).replace('T', " ").chars().take(16).collect();
+        rows.push(vec![
+            details.seq.to_string(),
+            finished,
+            details.decision.to_string(),
+            details.stage.to_string(),
+            details.level.to_string(),
+            printable(&details.run_id, 36).chars().take(RUN).collect(),
+            details.plan.class.id.to_string(),
+        ]);
+        below.push(marks(details).join(", "));
+    }
+    let mut text = String::new();
+    for (line, marks) in align(&rows).iter().zip(below) {
+        let line = cut(line, LINE);
+        match (marks.is_empty(), line.width() + 2 + marks.width() <= LINE) {
+            (true, _) => text.push_str(&line),
+            (false, true) => text.push_str(&format!("{line}  {marks}")),
+            (false, false) => text.push_str(&format!("{line}\n     {marks}")),
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// A record in a few lines.
@@ -84,12 +101,6 @@ pub fn marks(details: &Details) -> Vec<&'static str> {
     .into_iter()
     .filter_map(|(holds, mark)| holds.then_some(mark))
     .collect()
-}
-
-#[expect(clippy::too_many_arguments, reason = "one text per column of one table")]
-fn row(seq: &str, at: &str, decision: &str, stage: &str, level: &str, class: &str, run: &str, marks: &str) -> String {
-    let line = format!("{seq:>5}  {at:<19}  {decision:<9}  {stage:<7}  {level:<8}  {class:<20}  {run:<36}  {marks}");
-    line.trim_end().to_owned()
 }
 
 fn mark(status: Status) -> char {
