@@ -51,11 +51,11 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodegate run                                   judge this host
-  nodegate run --fixture fixtures/hosts/hgx-h100-8   judge a recorded one
-  nodegate plan                                  what would run, with which limits
-  nodegate inventory                             what is in this host
-  nodegate status --require accepted --max-age 24h   may it take work?
+  nodegate run                                      judge this host
+  nodegate run --fixture fixtures/hosts/hgx-h100-8  judge a recorded one
+  nodegate plan                                     what would run, with which limits
+  nodegate inventory                                what is in this host
+  nodegate status --max-age '24 h'                  may it take work?
 
 Exit status: 0 accepted, 1 rejected, 2 undecided, 3 not delivered, 64 usage, 70 our own failure.";
 
@@ -103,7 +103,7 @@ struct PlanArguments {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age 24h"
+    after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age '24 h'"
 )]
 struct StatusArguments {
     #[command(flatten)]

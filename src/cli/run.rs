@@ -38,7 +38,7 @@ pub struct Arguments {
     pub place: Place,
     #[command(flatten)]
     pub delivery: Delivery,
-    /// Wait up to this long for a host that is still coming up, e.g. "10 min"
+    /// Wait up to this long for a host that is still coming up, e.g. '10 min'
     #[arg(long, value_name = "DURATION")]
     pub wait_ready: Option<Seconds>,
     /// Keep records and the signing key in this folder

@@ -28,7 +28,7 @@ pub struct StatusArgs {
     /// At least this level
     #[arg(long, value_enum, default_value_t = Level::Quick)]
     pub level: Level,
-    /// The record must not be older, e.g. 24h; any age if not given
+    /// The record must not be older, e.g. '24 h'; any age if not given
     #[arg(long, value_name = "DURATION")]
     pub max_age: Option<Seconds>,
     /// The state folder

@@ -13,8 +13,9 @@ from securesystemslib.signer import SSlibKey
 envelope_path, key_path, *given = sys.argv[1:]
 with open(envelope_path, "rb") as file:
     content = json.load(file)
-envelope = Envelope.from_dict(content)
+# Before the library takes the dictionary apart.
 keyid = given[0] if given else content["signatures"][0]["keyid"]
+envelope = Envelope.from_dict(content)
 with open(key_path, "rb") as file:
     key = SSlibKey.from_crypto(load_pem_public_key(file.read()), keyid=keyid)
 
