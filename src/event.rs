@@ -10,7 +10,7 @@ use crate::predicate::{Details, Step};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "camelCase", tag = "event")]
 pub enum Event {
-    /// The plan stands and the run begins.
+    /// The plan stands and the run begins; the driver has not been opened yet.
     RunStarted {
         run_id: String,
         hostname: String,
@@ -20,7 +20,7 @@ pub enum Event {
         steps: Vec<StepId>,
         at: String,
     },
-    /// One line for people before the first step: missing privileges, no site file, a simulated host.
+    /// One line for people before the first step, some only once the driver is open: missing privileges, no site file, a simulated host.
     Notice {
         text: String,
     },

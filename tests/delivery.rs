@@ -59,10 +59,11 @@ fn assert_undelivered(peer: &Peer, key: &ReceiptKey, cause: &str, again: bool) -
     let ran = run(&healthy(), &peer.url, key, &["--require-delivery"]);
     assert_eq!(ran.status(), 3, "{cause}: {}{}", ran.stdout(), ran.stderr());
     let screen = flat(&ran);
-    let outlook = if again { "it will have to be sent again" } else { "sending it again will not help" };
-    for text in ["ACCEPTED", "not sent: ", cause, outlook, "the record is in the state folder"] {
+    let outlook = if again { "run again with --collector to send a new one" } else { "sending it again will not help" };
+    for text in ["not sent: ACCEPTED, not delivered: ", cause, outlook, "the record is kept"] {
         assert!(screen.contains(text), "`{text}` is not in: {screen}");
     }
+    assert!(ran.stderr().trim_end().ends_with(" delivered=no"), "{}", ran.stderr());
     assert!(!receipt_of(&ran).exists(), "{cause}: a receipt was kept");
     ran
 }
@@ -75,6 +76,7 @@ fn a_receipt_is_a_delivery_and_is_kept_beside_the_record() {
         let peer = Peer::saying(status, move |request| signer.receipt(request));
         let ran = run(&healthy(), &format!("{}/", peer.url), &key, &["--require-delivery"]);
         assert_eq!(ran.status(), 0, "{}{}", ran.stdout(), ran.stderr());
+        assert!(ran.stderr().trim_end().ends_with(" delivered=yes"), "{}", ran.stderr());
         let authority = peer.url.trim_start_matches("http://");
         assert!(
             ran.stdout().contains(&format!("sent    {authority}, receipt 2026-11-30T20:41:07Z\n")),

@@ -354,3 +354,11 @@ fn a_second_run_on_the_same_host_is_told_who_holds_it() {
     rustix::process::kill_process(rustix::process::Pid::from_child(&first), rustix::process::Signal::TERM).unwrap();
     first.wait().unwrap();
 }
+
+#[test]
+fn the_readme_names_every_check() {
+    let readme = fs::read_to_string("README.md").unwrap();
+    for kind in nodegate::check::KINDS {
+        assert!(readme.contains(&format!("`{}`", kind.id)), "README.md lacks the check {}", kind.id);
+    }
+}

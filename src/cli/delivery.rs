@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use super::{Failure, terminal};
+use crate::decision::Decision;
 use crate::deliver::{self, Target, Undelivered, read_credential};
 use crate::plan::site::Collector;
 use crate::record::{Receipt, Stored, keyfile};
@@ -53,15 +54,20 @@ impl Delivery {
     }
 }
 
-/// Sends the record and says on the screen what came of it.
+/// Sends the record and says on the screen what came of it. An acceptance that needs a receipt and
+/// has none is said as such.
 pub fn send(
     stored: &Stored,
     target: &Target,
+    required: bool,
     screen: Option<&mut dyn Write>,
 ) -> Result<Result<Receipt, Undelivered>, Failure> {
     let delivered = deliver::deliver(stored, target);
     let (word, line) = match &delivered {
         Ok(receipt) => ("sent    ", format!("{}, receipt {:.0}", target.address.authority(), receipt.received_at)),
+        Err(undelivered) if required && stored.details.decision == Decision::Accepted => {
+            ("not sent: ", format!("ACCEPTED, not delivered: {}", not_sent(undelivered)))
+        }
         Err(undelivered) => ("not sent: ", not_sent(undelivered)),
     };
     match screen {
@@ -76,8 +82,11 @@ pub fn send(
 }
 
 fn not_sent(undelivered: &Undelivered) -> String {
-    let outlook = if undelivered.again { "it will have to be sent again" } else { "sending it again will not help" };
-    format!("{undelivered}; {outlook}; the record is in the state folder")
+    let outlook = match undelivered.again {
+        true => "the record is kept; run again with --collector to send a new one",
+        false => "sending it again will not help; the record is kept",
+    };
+    format!("{undelivered}; {outlook}")
 }
 
 #[cfg(test)]

@@ -66,6 +66,12 @@ pub struct HasKey {
     path: PathBuf,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("no key yet in {folder}: `nodegate run` or `nodegate key new` makes one")]
+pub struct NoKey {
+    folder: PathBuf,
+}
+
 /// Runs the command. `host` is asked only where a key is bound to this machine.
 pub fn run(args: &KeyArgs, host: impl FnOnce() -> HostDocument, out: &mut dyn Write) -> Result<(), Box<dyn Error>> {
     match &args.command {
@@ -81,7 +87,11 @@ pub fn run(args: &KeyArgs, host: impl FnOnce() -> HostDocument, out: &mut dyn Wr
             Ok(writeln!(out, "public key {}", folder.join("key.pub").display())?)
         }
         KeyCommand::Show(show) => {
-            let key = store::own_key(&folder(show.state.as_deref())?)?;
+            let folder = folder(show.state.as_deref())?;
+            if !folder.join("key.pem").exists() {
+                return Err(Box::new(NoKey { folder }));
+            }
+            let key = store::own_key(&folder)?;
             Ok(print(&key, show.format, out)?)
         }
     }

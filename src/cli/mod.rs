@@ -35,6 +35,7 @@ use crate::host::{Origin, clock};
 use crate::ident::printable;
 use crate::record::identity::host_document;
 use crate::record::status::Live;
+use crate::record::store::StoreError;
 use crate::report::screen;
 
 /// Decides, on evidence, whether a GPU host may take work.
@@ -50,11 +51,11 @@ struct Arguments {
 
 const EXAMPLES: &str = "\
 Examples:
-  nodegate run                                   judge this host
-  nodegate run --fixture fixtures/hosts/hgx-h100-8   judge a recorded one
-  nodegate plan                                  what would run, with which limits
-  nodegate inventory                             what is in this host
-  nodegate status --require accepted --max-age 24h   may it take work?
+  nodegate run                                      judge this host
+  nodegate run --fixture fixtures/hosts/hgx-h100-8  judge a recorded one
+  nodegate plan                                     what would run, with which limits
+  nodegate inventory                                what is in this host
+  nodegate status --max-age '24 h'                  may it take work?
 
 Exit status: 0 accepted, 1 rejected, 2 undecided, 3 not delivered, 64 usage, 70 our own failure.";
 
@@ -102,7 +103,7 @@ struct PlanArguments {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age 24h"
+    after_help = "Example, as a systemd drop-in:\n  [Service]\n  ExecCondition=nodegate status --require accepted --max-age '24 h'"
 )]
 struct StatusArguments {
     #[command(flatten)]
@@ -252,7 +253,7 @@ fn numbered(result: Result<u8, Box<dyn Error>>) -> Result<Ending, Failure> {
 /// Input and output that fail are not the caller's mistake; everything else names what was given.
 fn blamed(error: Box<dyn Error>) -> Failure {
     let broken = error.is::<std::io::Error>()
-        || error.is::<crate::record::store::StoreError>()
+        || error.downcast_ref::<StoreError>().is_some_and(|error| !matches!(error, StoreError::NoFolder))
         || error.downcast_ref::<FixtureError>().is_some_and(FixtureError::is_ours);
     if broken { Failure::Broken(error) } else { Failure::Misused(error) }
 }

@@ -95,7 +95,7 @@ impl Place {
             hostname: host.hostname.value().map(|name| printable(name, 64)),
             today: clock::today(),
             site,
-            state: key::folder(state).map_err(Failure::broken)?,
+            state: key::folder(state).map_err(|error| super::blamed(error.into()))?,
             lacking: self.lacking(),
         })
     }

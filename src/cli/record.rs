@@ -50,7 +50,8 @@ pub struct ShowArgs {
     pub record: Option<String>,
     #[arg(long, value_enum, default_value_t)]
     pub format: RecordFormat,
-    /// The public key that a file must verify with; this host's if none is named
+    /// The public key that a file must verify with; this host's if none is named, or the key beside a
+    /// recording's record
     #[arg(long, value_name = "PUB")]
     pub key: Option<PathBuf>,
     /// The state folder
@@ -75,6 +76,8 @@ pub enum RecordError {
     Unknown { wanted: String, folder: PathBuf },
     #[error("`{wanted}` begins {count} run ids: give more of it")]
     Several { wanted: String, count: usize },
+    #[error("record {path}: this host's key did not sign it; give --key")]
+    NotOurs { path: PathBuf },
     #[error("record {path} does not verify")]
     Unverified {
         path: PathBuf,
@@ -88,7 +91,11 @@ pub fn run(args: &RecordArgs, screen: impl Fn(&Details) -> String, out: &mut dyn
     match &args.command {
         RecordCommand::List(list) => {
             let folder = folder(list.state.as_deref())?;
-            Ok(print_list(&shelf(&folder, list.simulated)?, out)?)
+            let shelf = shelf(&folder, list.simulated)?;
+            if shelf.is_empty() {
+                return Ok(writeln!(out, "no records in {}", folder.display())?);
+            }
+            Ok(print_list(&shelf, out)?)
         }
         RecordCommand::Show(show) => {
             let details = find(show)?;
@@ -126,19 +133,34 @@ fn find(show: &ShowArgs) -> Result<Details, Box<dyn Error>> {
     let folder = || folder(show.state.as_deref());
     match &show.record {
         Some(wanted) if Path::new(wanted).is_file() => {
-            let key = match &show.key {
-                Some(key) => keyfile::read_public(key)?,
-                None => store::public_key(&folder()?)?,
-            };
             let path = PathBuf::from(wanted);
-            let verified = verify(&read_record(&path)?, &[key]);
-            Ok(verified.map_err(|source| RecordError::Unverified { path, source })?.details)
+            let beside = throwaway_key(&path);
+            let key = match show.key.as_ref().or(beside.as_ref()) {
+                Some(key) => keyfile::read_public(key)?,
+                None => store::public_key(&folder()?).map_err(|_| RecordError::NotOurs { path: path.clone() })?,
+            };
+            match verify(&read_record(&path)?, &[key]) {
+                Ok(verified) => Ok(verified.details),
+                Err(error) if show.key.is_none() && beside.is_none() && error.is_about_the_signature() => {
+                    Err(RecordError::NotOurs { path }.into())
+                }
+                Err(source) => Err(RecordError::Unverified { path, source }.into()),
+            }
         }
         wanted => {
             let folder = folder()?;
             Ok(choose(shelf(&folder, true)?, wanted.as_deref(), &folder)?)
         }
     }
+}
+
+/// The key beside the record of a run on a recording, where it lies in a folder of such runs.
+fn throwaway_key(record: &Path) -> Option<PathBuf> {
+    let folder = std::path::absolute(record).ok()?.parent()?.to_owned();
+    let name = record.file_name()?.to_str()?;
+    let run_id = name.strip_suffix(".sigstore.json").or_else(|| name.strip_suffix(".json"))?;
+    let key = folder.join(format!("{run_id}.pub"));
+    (folder.ends_with("simulated/records") && key.is_file()).then_some(key)
 }
 
 /// The record whose run id begins so; without a wish the newest of the host, then of recordings.

@@ -26,7 +26,7 @@ use crate::record::plain;
 use crate::record::store::{self, Store, Stored};
 use crate::report::jsonl::JsonLines;
 use crate::report::live::Live;
-use crate::report::{Reporter, summary};
+use crate::report::{self, Reporter, summary};
 use crate::units::Seconds;
 
 #[derive(Debug, clap::Args)]
@@ -38,7 +38,7 @@ pub struct Arguments {
     pub place: Place,
     #[command(flatten)]
     pub delivery: Delivery,
-    /// Wait up to this long for a host that is still coming up, e.g. "10 min"
+    /// Wait up to this long for a host that is still coming up, e.g. '10 min'
     #[arg(long, value_name = "DURATION")]
     pub wait_ready: Option<Seconds>,
     /// Keep records and the signing key in this folder
@@ -82,6 +82,7 @@ pub enum Format {
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure> {
     interrupt::install()?;
     let started_at = clock::utc_now();
+    let mut reporter = Output::new(arguments.format, out);
     let agent = agent()?;
     if let Some(path) = &arguments.record {
         plain::may_replace(path).map_err(|error| Failure::misused(format!("--record {}: {error}", path.display())))?;
@@ -100,13 +101,17 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
     let store = open_store(&around.state, prepared.source.origin, &sweep.facts)?;
     let _lock = lock::take(store.folder())?;
 
-    let mut reporter = Output::new(arguments.format, out);
+    let run_id = uuid::Uuid::now_v7().to_string();
+    let mut notices = notices(&plan, &around.lacking, prepared.source.origin, &store);
+    // Before the driver is opened, which takes its patience where it hangs.
+    announce(&plan, &sweep.facts, &run_id, &started_at, &mut reporter);
+    tell(&notices, &mut reporter);
     let Ready { mut machine, snapshot: opening, openings, waited_for } =
         ready(&prepared.source, (sweep, deadline), arguments.wait_ready, &mut reporter);
-    let run_id = uuid::Uuid::now_v7().to_string();
-    let mut notices = notices(&plan, &opening, &around.lacking, prepared.source.origin, &store);
-    notices.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
-    announce(&plan, &opening, &run_id, &started_at, &notices, &mut reporter);
+    let mut later: Vec<String> = opening.warnings.iter().map(|text| printable(text, LONGEST_NOTICE)).collect();
+    later.extend(waited_for.map(|reason| format!("opened {openings} times, since {reason}")));
+    tell(&later, &mut reporter);
+    notices.extend(later);
     let verdict = gate::run(
         &mut plan,
         &mut machine,
@@ -255,15 +260,8 @@ fn ready(
 /// A driver build or a fabric set-up takes minutes; asking every two seconds disturbs neither.
 const RETRY: Duration = Duration::from_secs(2);
 
-fn announce(
-    plan: &Plan,
-    opening: &Snapshot,
-    run_id: &str,
-    started_at: &str,
-    notices: &[String],
-    reporter: &mut dyn Reporter,
-) {
-    let hostname = opening.host.hostname.value().map_or_else(|| "unknown host".to_owned(), |name| printable(name, 64));
+fn announce(plan: &Plan, host: &HostFacts, run_id: &str, started_at: &str, reporter: &mut dyn Reporter) {
+    let hostname = host.hostname.value().map_or_else(|| "unknown host".to_owned(), |name| printable(name, 64));
     reporter.hear(&Event::RunStarted {
         run_id: run_id.to_owned(),
         hostname,
@@ -273,19 +271,25 @@ fn announce(
         steps: plan.steps.iter().map(|step| step.id.clone()).collect(),
         at: started_at.to_owned(),
     });
+}
+
+fn tell(notices: &[String], reporter: &mut dyn Reporter) {
     for text in notices {
         reporter.hear(&Event::Notice { text: text.clone() });
     }
 }
 
-/// What a person should know before the first step.
-fn notices(plan: &Plan, opening: &Snapshot, lacking: &[String], origin: Origin, store: &Store) -> Vec<String> {
+/// Characters of a notice.
+const LONGEST_NOTICE: usize = 300;
+
+/// What a person should know before the host is opened.
+fn notices(plan: &Plan, lacking: &[String], origin: Origin, store: &Store) -> Vec<String> {
     let mut notices = Vec::new();
     if origin == Origin::Simulated {
         notices.push("a recorded host with a simulated driver; its record is signed with a throw-away key".to_owned());
     }
-    for more in [&plan.notices[..], lacking, store.notices(), &opening.warnings] {
-        notices.extend(more.iter().map(|text| printable(text, 300)));
+    for more in [&plan.notices[..], lacking, store.notices()] {
+        notices.extend(more.iter().map(|text| printable(text, LONGEST_NOTICE)));
     }
     notices
 }
@@ -310,8 +314,9 @@ fn finish(
 ) -> Result<Ending, Failure> {
     match arguments.format {
         Format::Text => {
-            let (path, keyid, seq) = (stored.path.display(), &stored.keyid, stored.details.seq);
-            writeln!(out, "record  {path}\nsigned  {keyid}  seq {seq}").map_err(Failure::broken)?;
+            let lines =
+                report::record::kept(&stored.path, &stored.keyid, stored.details.seq, terminal::typeface()).join("\n");
+            writeln!(out, "\n{lines}").map_err(Failure::broken)?;
         }
         Format::Json => {
             let json = serde_json::to_string_pretty(&stored.details).map_err(Failure::broken)?;
@@ -320,11 +325,13 @@ fn finish(
         Format::Jsonl => {}
     }
     let screen: Option<&mut dyn Write> = if arguments.format == Format::Text { Some(out) } else { None };
-    let delivered = target.map(|target| delivery::send(stored, target, screen)).transpose()?;
+    let required = arguments.delivery.require_delivery;
+    let delivered = target.map(|target| delivery::send(stored, target, required, screen)).transpose()?;
+    let has_receipt = delivered.as_ref().map(Result::is_ok);
     // Standard error may be closed; the exit status still says it.
-    let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload)));
+    let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload), has_receipt));
     match (stored.details.decision, delivered) {
-        (Decision::Accepted, Some(Err(_))) if arguments.delivery.require_delivery => Ok(Ending::Undelivered),
+        (Decision::Accepted, Some(Err(_))) if required => Ok(Ending::Undelivered),
         (decision, _) => Ok(decision.into()),
     }
 }

@@ -8,7 +8,7 @@ use super::key::folder;
 use super::plan::Selection;
 use crate::decision::{Level, Stage};
 use crate::record::status::{Live, Reason, Refusal, Standing, Wanted, judge};
-use crate::record::{Verified, store};
+use crate::record::{NodeDocument, Verified, store};
 use crate::units::Seconds;
 
 /// More reasons than this tell nobody more.
@@ -28,7 +28,7 @@ pub struct StatusArgs {
     /// At least this level
     #[arg(long, value_enum, default_value_t = Level::Quick)]
     pub level: Level,
-    /// The record must not be older, e.g. 24h; any age if not given
+    /// The record must not be older, e.g. '24 h'; any age if not given
     #[arg(long, value_name = "DURATION")]
     pub max_age: Option<Seconds>,
     /// The state folder
@@ -85,7 +85,7 @@ pub fn run(args: &StatusArgs, live: &Live, out: &mut dyn Write) -> Result<u8, Bo
             Ok(0)
         }
         Err(refusal) => {
-            print_refusal(&refusal, out)?;
+            print_refusal(&refusal, &live.node, out)?;
             Ok(if refusal.rejected { 1 } else { 2 })
         }
     }
@@ -103,13 +103,44 @@ fn print_standing(standing: &Standing, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "accepted for stage {stage} at level {level}: run {run_id}, seq {seq}, {finished_at}")
 }
 
-fn print_refusal(refusal: &Refusal, out: &mut dyn Write) -> io::Result<()> {
+fn print_refusal(refusal: &Refusal, node: &NodeDocument, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", if refusal.rejected { "rejected" } else { "undecided" })?;
     for reason in refusal.reasons.iter().take(SHOWN) {
-        writeln!(out, "  {reason}")?;
+        match reason {
+            Reason::GpuUnnamed => writeln!(out, "  {}", unnamed(node))?,
+            reason => writeln!(out, "  {reason}")?,
+        }
     }
     match refusal.reasons.len().saturating_sub(SHOWN) {
         0 => Ok(()),
         more => writeln!(out, "  and {more} more"),
+    }
+}
+
+/// Which GPU could not be identified; the judgement only knows that there is one.
+fn unnamed(node: &NodeDocument) -> String {
+    if node.gpus.is_empty() {
+        return "no GPU on this host".to_owned();
+    }
+    let unnamed = node.gpus.iter().filter(|gpu| gpu.uuid.is_none());
+    let places: Vec<String> = unnamed
+        .map(|gpu| gpu.bus_id.map_or_else(|| "a GPU without address".to_owned(), |bus_id| bus_id.to_string()))
+        .collect();
+    format!("could not be identified now, the driver gives no UUID: {}", places.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::Snapshot;
+    use crate::record::identity::node_document;
+
+    #[test]
+    fn a_host_without_gpu_and_a_gpu_without_name_are_told_apart() {
+        let mut node = node_document(&Snapshot::default());
+        assert_eq!(unnamed(&node), "no GPU on this host");
+        let bus_id = Some("0000:75:00.0".parse().unwrap());
+        node.gpus.push(crate::record::identity::GpuIdentity { bus_id, serial: None, uuid: None });
+        assert!(unnamed(&node).ends_with("no UUID: 0000:75:00.0"), "{}", unnamed(&node));
     }
 }

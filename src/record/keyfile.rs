@@ -16,7 +16,7 @@ const MAXIMUM_FILES: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    #[error("{path} cannot be read: run as the user who owns it, or name another key or --state")]
+    #[error("{path} cannot be read: run as the user who owns it, or name another key")]
     Read { path: PathBuf, source: io::Error },
     #[error("{path} cannot be written")]
     Write { path: PathBuf, source: io::Error },

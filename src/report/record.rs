@@ -1,25 +1,47 @@
 //! Kept records for people: one line each, and the short form of one.
 
+use std::path::Path;
+
+use unicode_width::UnicodeWidthStr;
+
 use crate::ident::printable;
 use crate::outcome::Status;
 use crate::predicate::Details;
+use crate::report::columns::{LINE, align, cut};
+use crate::report::typeface::Typeface;
 
-/// One line per record, under a heading.
+/// Characters of a run id that tell runs apart to the millisecond (a UUIDv7 begins with its time).
+const RUN: usize = 13;
+
+/// One line per record, under a heading; what makes it say less than its decision stands below it
+/// where it does not fit.
 pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
-    let mut lines = vec![row("SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "CLASS", "RUN", "")];
-    lines.extend(records.map(|details| {
-        row(
-            &details.seq.to_string(),
-            &details.finished_at.chars().take(19).collect::<String>(),
-            details.decision.as_str(),
-            details.stage.as_str(),
-            details.level.as_str(),
-            details.plan.class.id.as_str(),
-            &details.run_id,
-            &marks(details).join(" "),
-        )
-    }));
-    lines.join("\n") + "\n"
+    let heads = ["SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "RUN", "CLASS"].map(str::to_owned).to_vec();
+    let (mut rows, mut below) = (vec![heads], vec![String::new()]);
+    for details in records {
+        let finished: String = printable(&details.finished_at, 30).replace('T', " ").chars().take(16).collect();
+        rows.push(vec![
+            details.seq.to_string(),
+            finished,
+            details.decision.to_string(),
+            details.stage.to_string(),
+            details.level.to_string(),
+            printable(&details.run_id, 36).chars().take(RUN).collect(),
+            details.plan.class.id.to_string(),
+        ]);
+        below.push(marks(details).join(", "));
+    }
+    let mut text = String::new();
+    for (line, marks) in align(&rows).iter().zip(below) {
+        let line = cut(line, LINE);
+        match (marks.is_empty(), line.width() + 2 + marks.width() <= LINE) {
+            (true, _) => text.push_str(&line),
+            (false, true) => text.push_str(&format!("{line}  {marks}")),
+            (false, false) => text.push_str(&format!("{line}\n     {marks}")),
+        }
+        text.push('\n');
+    }
+    text
 }
 
 /// A record in a few lines.
@@ -40,6 +62,20 @@ pub fn summary(details: &Details) -> String {
     lines.push(decision_line(details));
     lines.push(format!("run     {}   seq {}   {}", details.run_id, details.seq, printable(&details.finished_at, 30)));
     lines.join("\n") + "\n"
+}
+
+/// Where a record was kept and what signed it. A path that would not fit its line has its file name
+/// on the next one, so that neither half is broken where the terminal ends.
+pub fn kept(path: &Path, keyid: &str, seq: u64, typeface: Typeface) -> Vec<String> {
+    let line = format!("record  {}", path.display());
+    let mut lines = match (path.parent(), path.file_name()) {
+        (Some(folder), Some(name)) if line.width() > typeface.width => {
+            vec![format!("record  {}/", folder.display()), format!("        {}", name.display())]
+        }
+        _ => vec![line],
+    };
+    lines.push(format!("signed  {keyid}  seq {seq}"));
+    lines
 }
 
 /// `ACCEPTED for stage rack at level quick, simulated`.
@@ -67,12 +103,6 @@ pub fn marks(details: &Details) -> Vec<&'static str> {
     .collect()
 }
 
-#[expect(clippy::too_many_arguments, reason = "one text per column of one table")]
-fn row(seq: &str, at: &str, decision: &str, stage: &str, level: &str, class: &str, run: &str, marks: &str) -> String {
-    let line = format!("{seq:>5}  {at:<19}  {decision:<9}  {stage:<7}  {level:<8}  {class:<20}  {run:<36}  {marks}");
-    line.trim_end().to_owned()
-}
-
 fn mark(status: Status) -> char {
     match status {
         Status::Passed => '✓',
@@ -80,5 +110,18 @@ fn mark(status: Status) -> char {
         Status::Warned | Status::Waived => '!',
         Status::Undecided => '?',
         Status::Skipped | Status::Absent => '-',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_does_not_fit_has_its_file_name_on_the_next_line() {
+        let kept = |folder: &str| kept(&Path::new(folder).join("0193.json"), "SHA256:x", 2, Typeface::PLAIN);
+        assert_eq!(kept("/var"), ["record  /var/0193.json", "signed  SHA256:x  seq 2"]);
+        let long = format!("/{}", "a".repeat(68));
+        assert_eq!(kept(&long)[..2], [format!("record  {long}/"), "        0193.json".to_owned()]);
     }
 }

@@ -1,5 +1,7 @@
 //! A whole run on one screen: what a technician reads in the aisle, and what goes in a ticket.
 
+mod not_judged;
+
 use crate::decision::{Decision, Require};
 use crate::event::Event;
 use crate::outcome::{Action, Finding, Grade, Place, Status};
@@ -8,28 +10,33 @@ use crate::report::typeface::Typeface;
 
 /// The screen of a run that has ended, from its record.
 pub fn render(details: &Details, typeface: Typeface) -> String {
-    let mut lines = vec![heading_of(details), String::new()];
+    let mut lines = heading_of(details, typeface);
+    lines.push(String::new());
     lines.extend(details.notices.iter().flat_map(|notice| notice_lines(notice, typeface)));
+    let first = details.steps.first();
+    lines.extend(first.and_then(|first| opening_line(&details.started_at, &first.started_at, typeface)));
     lines.extend(details.steps.iter().map(|step| step_line(step, typeface)));
     lines.push(conclusion(details, typeface));
     lines.join("\n")
 }
 
-/// `nodegate run · host · class … · stage … · level …`
-pub fn heading(event: &Event) -> Option<String> {
+/// `nodegate run · host · class … · stage … · level …`, in as many lines as it takes.
+pub fn heading(event: &Event, typeface: Typeface) -> Vec<String> {
     match event {
         Event::RunStarted { hostname, class, stage, level, .. } => {
-            Some(format!("nodegate run · {hostname} · class {class} · stage {stage} · level {level}"))
+            let text = format!("nodegate run · {hostname} · class {class} · stage {stage} · level {level}");
+            typeface.wrap_parts(&text, "  ")
         }
-        _ => None,
+        _ => Vec::new(),
     }
 }
 
-fn heading_of(details: &Details) -> String {
-    format!(
+fn heading_of(details: &Details, typeface: Typeface) -> Vec<String> {
+    let text = format!(
         "nodegate run · {} · class {} · stage {} · level {}",
         details.host.hostname, details.plan.class.id, details.stage, details.level
-    )
+    );
+    typeface.wrap_parts(&text, "  ")
 }
 
 /// One line for people before the first step.
@@ -37,57 +44,89 @@ pub fn notice_lines(notice: &str, typeface: Typeface) -> Vec<String> {
     typeface.wrap(notice, "  note  ", "        ")
 }
 
+/// What goes on before the first step.
+pub const OPENING: &str = "reading the host and asking the driver";
+
+/// The time before the first step, where it is long enough to be asked about. Both are RFC 3339.
+pub fn opening_line(started_at: &str, first_step_at: &str, typeface: Typeface) -> Option<String> {
+    let seconds = seconds_between(started_at, first_step_at).filter(|seconds| *seconds > 1.0)?;
+    Some(row(&typeface.status(Status::Absent), "opening", OPENING, seconds, typeface))
+}
+
+/// Columns between a step's name and its time.
+pub fn cause_columns(typeface: Typeface) -> usize {
+    typeface.width.saturating_sub(32)
+}
+
+fn row(glyph: &str, name: &str, text: &str, seconds: f64, typeface: Typeface) -> String {
+    let time = format!("{seconds:.1} s");
+    format!("  {glyph} {} {} {time:>8}", typeface.fit(name, 17), typeface.fit(text, cause_columns(typeface)))
+}
+
 /// `  ✓ pcie-link         8 links, x16, generation 5                   0.1 s`
 pub fn step_line(step: &Step, typeface: Typeface) -> String {
-    let seconds = format!("{:.1} s", step.duration_ms as f64 / 1000.0);
     let mut cause = step.outcome.cause.clone();
     if step.require != Require::Must {
         cause = format!("({}) {cause}", step.require);
     }
-    let room = typeface.width.saturating_sub(32);
-    format!(
-        "  {} {} {} {seconds:>8}",
-        typeface.status(step.outcome.status()),
-        typeface.fit(step.id.as_str(), 17),
-        typeface.fit(&cause, room)
-    )
+    let seconds = step.duration_ms as f64 / 1000.0;
+    row(&typeface.status(step.outcome.status()), step.id.as_str(), &cause, seconds, typeface)
 }
 
 /// Everything under the steps: the decision, each problem, and what was waived.
 pub fn conclusion(details: &Details, typeface: Typeface) -> String {
-    let mut lines = vec![String::new(), verdict(details, typeface)];
+    let mut lines = vec![String::new()];
+    lines.extend(verdict(details, typeface));
     if let Some(reason) = &details.reason {
         lines.extend(typeface.wrap(reason, "   ", "   "));
     }
-    let groups = problems(details);
-    let numbered = groups.iter().filter(|group| group.finding.grade > Grade::Warned);
-    for (number, group) in numbered.enumerate() {
+    lines.extend(way_on(details).into_iter().flat_map(|way| advice(way, typeface)));
+    let mut number = 0;
+    for group in problems(details) {
+        let label = match group.finding.grade {
+            Grade::Failed => {
+                number += 1;
+                number.to_string()
+            }
+            Grade::Undecided => "?".to_owned(),
+            Grade::Warned => "!".to_owned(),
+        };
         lines.push(String::new());
-        lines.extend(group.lines(&format!("{}", number + 1), typeface));
+        lines.extend(group.lines(&label, typeface));
     }
-    for group in groups.iter().filter(|group| group.finding.grade == Grade::Warned) {
-        lines.push(String::new());
-        lines.extend(group.lines("!", typeface));
-    }
+    lines.extend(not_judged::lines(details, typeface));
     lines.extend(unmeasured(details, typeface));
     lines.extend(waived(details, typeface));
     lines.push(String::new());
     lines.join("\n")
 }
 
-fn verdict(details: &Details, typeface: Typeface) -> String {
+/// How an undecided run comes to a decision, where its findings do not say it.
+fn way_on(details: &Details) -> Option<&'static str> {
+    if details.decision != Decision::Undecided {
+        None
+    } else if details.reason.as_deref() == Some("interrupted") {
+        Some("run again")
+    } else if details.partial {
+        Some("a partial run never accepts: run without --only and --skip")
+    } else {
+        None
+    }
+}
+
+fn advice(text: &str, typeface: Typeface) -> Vec<String> {
+    let indent = format!("   {} ", typeface.arrow());
+    typeface.wrap(text, &indent, &" ".repeat(indent.chars().count()))
+}
+
+fn verdict(details: &Details, typeface: Typeface) -> Vec<String> {
     let word = details.decision.as_str().to_uppercase();
     let colour = match details.decision {
         Decision::Accepted => "32;1",
         Decision::Rejected => "31;1",
         Decision::Undecided => "35;1",
     };
-    let count = problems(details).iter().filter(|group| group.finding.grade > Grade::Warned).count();
-    let problems = match count {
-        0 => String::new(),
-        1 => ", 1 problem".to_owned(),
-        count => format!(", {count} problems"),
-    };
+    let problems = counted(details);
     let mut marks = String::new();
     for (marked, mark) in [
         (details.simulated, " · SIMULATED HOST"),
@@ -98,23 +137,58 @@ fn verdict(details: &Details, typeface: Typeface) -> String {
             marks.push_str(mark);
         }
     }
-    format!(
-        "{} for stage {} at level {}{problems}{}{marks}",
-        typeface.paint(&word, colour),
-        details.stage,
-        details.level,
-        took(details)
-    )
+    let text =
+        format!("{word} for stage {} at level {}{problems}{}{marks}", details.stage, details.level, took(details));
+    let mut lines = typeface.wrap_parts(&text, "  ");
+    // Painted last: colour has no width.
+    if let Some(rest) = lines.first().and_then(|line| line.strip_prefix(word.as_str())) {
+        lines[0] = format!("{}{rest}", typeface.paint(&word, colour));
+    }
+    lines
+}
+
+/// `, 2 problems`; of an undecided run also the required steps that told nothing, which are no
+/// faults of the machine.
+fn counted(details: &Details) -> String {
+    let failed = problems(details).iter().filter(|group| group.finding.grade == Grade::Failed).count();
+    let untold = match details.decision {
+        // What a partial run leaves out was not tried.
+        Decision::Undecided => required(details)
+            .filter(|step| told_nothing(step) && !(details.partial && step.outcome.status() == Status::Skipped))
+            .count(),
+        Decision::Accepted | Decision::Rejected => 0,
+    };
+    let mut text = match failed {
+        0 => String::new(),
+        1 => ", 1 problem".to_owned(),
+        count => format!(", {count} problems"),
+    };
+    match untold {
+        0 => {}
+        1 => text.push_str(", 1 step could not be measured"),
+        count => text.push_str(&format!(", {count} steps could not be measured")),
+    }
+    text
+}
+
+fn required(details: &Details) -> impl Iterator<Item = &Step> {
+    details.steps.iter().filter(|step| step.require == Require::Must)
+}
+
+fn told_nothing(step: &Step) -> bool {
+    matches!(step.outcome.status(), Status::Undecided | Status::Skipped)
 }
 
 /// The run's wall time, opening of the driver included, which no step's own time shows.
 fn took(details: &Details) -> String {
-    let time = |text: &str| text.parse::<jiff::Timestamp>();
-    match (time(&details.started_at), time(&details.finished_at)) {
-        (Ok(started), Ok(finished)) => format!(", {:.1} s", finished.duration_since(started).as_secs_f64()),
-        // A record made elsewhere may carry other texts; then no time is told.
-        _ => String::new(),
-    }
+    let seconds = seconds_between(&details.started_at, &details.finished_at);
+    seconds.map(|seconds| format!(", {seconds:.1} s")).unwrap_or_default()
+}
+
+/// None where the texts are no times, as a record made elsewhere may have them.
+fn seconds_between(from: &str, to: &str) -> Option<f64> {
+    let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
+    Some(time(to)?.duration_since(time(from)?).as_secs_f64())
 }
 
 /// Findings that differ only in their subject, told once with every place.
@@ -124,19 +198,27 @@ struct Group<'a> {
 }
 
 /// Open findings, the worst first, otherwise in the order of the steps. What only follows from an
-/// earlier step is left to the step lines.
+/// earlier step is left to the step lines, and what was not looked at to lines of its own.
 fn problems(details: &Details) -> Vec<Group<'_>> {
     let mut groups: Vec<Group<'_>> = Vec::new();
-    let counted = details.steps.iter().filter(|step| step.require != Require::Inform);
-    for finding in counted.flat_map(|step| &step.outcome.findings).filter(|finding| finding.waived_by.is_none()) {
+    for (_, finding) in open_findings(details).filter(|(_, finding)| !not_judged::is(finding)) {
         let place = place(finding);
         match groups.iter_mut().find(|group| same_story(group.finding, finding)) {
+            Some(group) if group.places.contains(&place) => {}
             Some(group) => group.places.push(place),
             None => groups.push(Group { finding, places: vec![place] }),
         }
     }
     groups.sort_by_key(|group| std::cmp::Reverse(group.finding.grade));
     groups
+}
+
+/// What stands against the host, with the step that found it: not waived, and not told for
+/// information only.
+fn open_findings(details: &Details) -> impl Iterator<Item = (&Step, &Finding)> {
+    let counted = details.steps.iter().filter(|step| step.require != Require::Inform);
+    let findings = counted.flat_map(|step| step.outcome.findings.iter().map(move |finding| (step, finding)));
+    findings.filter(|(_, finding)| finding.waived_by.is_none())
 }
 
 fn same_story(a: &Finding, b: &Finding) -> bool {
@@ -160,11 +242,10 @@ impl Group<'_> {
             lines.extend(typeface.wrap(&compared, "   ", "   "));
         }
         if let Some(during) = &finding.during {
-            lines.push(format!("   arose during {during}"));
+            lines.push(format!("   arose while `{during}` ran"));
         }
         if !finding.advice.is_empty() {
-            let indent = format!("   {} ", typeface.arrow());
-            lines.extend(typeface.wrap(&finding.advice, &indent, &" ".repeat(indent.chars().count())));
+            lines.extend(advice(&finding.advice, typeface));
         }
         lines
     }
@@ -201,12 +282,8 @@ fn short_uuid(uuid: &str) -> String {
 
 /// Required steps that ended undecided or skipped without a finding of their own.
 fn unmeasured(details: &Details, typeface: Typeface) -> Vec<String> {
-    let silent: Vec<&Step> = details
-        .steps
-        .iter()
-        .filter(|step| step.require == Require::Must && step.outcome.findings.is_empty())
-        .filter(|step| matches!(step.outcome.status(), Status::Undecided | Status::Skipped))
-        .collect();
+    let silent: Vec<&Step> =
+        required(details).filter(|step| step.outcome.findings.is_empty() && told_nothing(step)).collect();
     if silent.is_empty() {
         return Vec::new();
     }

@@ -5,8 +5,9 @@ use crate::ident::Digest;
 use crate::outcome::Status;
 use crate::predicate::Details;
 
-/// `nodegate: rejected stage=rack level=quick class=… failed=a,b run=… record=sha256:…`
-pub fn line(details: &Details, record: Option<Digest>) -> String {
+/// `nodegate: rejected stage=rack level=quick class=… failed=a,b run=… record=sha256:… delivered=no`;
+/// `delivered` is none where there was no collector.
+pub fn line(details: &Details, record: Option<Digest>, delivered: Option<bool>) -> String {
     let mut line = format!(
         "nodegate: {} stage={} level={} class={}",
         details.decision, details.stage, details.level, details.plan.class.id
@@ -33,6 +34,9 @@ pub fn line(details: &Details, record: Option<Digest>) -> String {
     line.push_str(&format!(" run={}", details.run_id));
     if let Some(record) = record {
         line.push_str(&format!(" record={record}"));
+    }
+    if let Some(delivered) = delivered {
+        line.push_str(if delivered { " delivered=yes" } else { " delivered=no" });
     }
     line
 }

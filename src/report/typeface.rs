@@ -74,6 +74,19 @@ impl Typeface {
         lines.push(line);
         lines
     }
+
+    /// The text in lines of at most the typeface's width, broken at ` · ` alone.
+    pub fn wrap_parts(self, text: &str, hanging: &str) -> Vec<String> {
+        let mut lines: Vec<String> = Vec::new();
+        for part in text.split(" · ") {
+            match lines.last_mut() {
+                Some(line) if line.width() + 3 + part.width() <= self.width => *line = format!("{line} · {part}"),
+                Some(_) => lines.push(format!("{hanging}{part}")),
+                None => lines.push(part.to_owned()),
+            }
+        }
+        lines
+    }
 }
 
 fn cut(text: &str, columns: usize, unicode: bool) -> String {
@@ -108,5 +121,12 @@ mod tests {
         let narrow = Typeface { width: 20, ..Typeface::PLAIN };
         let lines = narrow.wrap("one two three four five six", "-> ", "   ");
         assert!(lines.len() > 1 && lines.iter().all(|line| line.width() <= 20), "{lines:?}");
+    }
+
+    #[test]
+    fn parts_stay_whole_and_stand_below_where_they_do_not_fit() {
+        let narrow = Typeface { width: 20, ..Typeface::PLAIN };
+        assert_eq!(narrow.wrap_parts("one two · three · four five", "  "), ["one two · three", "  four five"]);
+        assert_eq!(narrow.wrap_parts("one · two", "  "), ["one · two"]);
     }
 }

@@ -1,4 +1,7 @@
-"""Verifies a DSSE envelope with Python's securesystemslib: ENVELOPE PUBLIC_KEY_PEM KEYID."""
+"""Verifies a DSSE envelope with Python's securesystemslib: ENVELOPE PUBLIC_KEY_PEM [KEYID].
+
+Without KEYID the envelope's own is taken: it is a hint only, the signature must verify with the key.
+"""
 
 import json
 import sys
@@ -7,9 +10,12 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from securesystemslib.dsse import Envelope
 from securesystemslib.signer import SSlibKey
 
-envelope_path, key_path, keyid = sys.argv[1:]
+envelope_path, key_path, *given = sys.argv[1:]
 with open(envelope_path, "rb") as file:
-    envelope = Envelope.from_dict(json.load(file))
+    content = json.load(file)
+# Before the library takes the dictionary apart.
+keyid = given[0] if given else content["signatures"][0]["keyid"]
+envelope = Envelope.from_dict(content)
 with open(key_path, "rb") as file:
     key = SSlibKey.from_crypto(load_pem_public_key(file.read()), keyid=keyid)
 
@@ -17,4 +23,4 @@ accepted = envelope.verify([key], 1)
 assert list(accepted) == [keyid], accepted
 statement = json.loads(envelope.payload)
 assert statement["_type"] == "https://in-toto.io/Statement/v1", statement["_type"]
-print("verified", keyid, statement["predicate"]["result"])
+print(f"signature ok; result {statement['predicate']['result']}; key {keyid}")

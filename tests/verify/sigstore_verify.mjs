@@ -2,10 +2,10 @@
 import { readFileSync } from "node:fs";
 import { createPublicKey } from "node:crypto";
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { resolve } from "node:path";
 
 const [folder, bundlePath, keyPath] = process.argv.slice(2);
-const require = createRequire(join(folder, "package.json"));
+const require = createRequire(resolve(folder, "package.json"));
 const { bundleFromJSON } = require("@sigstore/bundle");
 const { Verifier, toSignedEntity } = require("@sigstore/verify");
 
@@ -27,4 +27,4 @@ const signer = verifier.verify(toSignedEntity(bundle));
 const statement = JSON.parse(bundle.content.dsseEnvelope.payload.toString("utf8"));
 if (statement._type !== "https://in-toto.io/Statement/v1") throw new Error("not a statement");
 if (!signer.key) throw new Error("no key in the verdict");
-console.log("verified", asked, statement.predicate.result);
+console.log(`signature ok; result ${statement.predicate.result}; key ${asked}`);

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use unicode_width::UnicodeWidthStr;
 
 use super::{GpuEntry, Host, Inventory, NotRead};
+use crate::facts::redact::is_placeholder;
 use crate::report::columns::{LINE, align, cut};
 
 /// Fields of a row, by their names in `notRead`, with the heads of their columns.
@@ -39,6 +40,7 @@ pub fn text(inventory: &Inventory) -> String {
 fn host(host: &Host) -> Vec<String> {
     let machine: Vec<&str> = [&host.vendor, &host.product].into_iter().flatten().map(String::as_str).collect();
     let serial = match (&host.serial, host.not_read.get("serial")) {
+        (Some(serial), _) if is_placeholder(serial) => "serial –".to_owned(),
         (Some(serial), _) => format!("serial {serial}"),
         (None, Some(reason)) if reason != "not supported" => format!("serial ? ({reason})"),
         (None, _) => String::new(),
@@ -132,13 +134,21 @@ fn row(gpu: &GpuEntry) -> Vec<String> {
     vec![
         gpu.slot.clone().unwrap_or_else(|| "–".to_owned()),
         gpu.bus_id.map_or_else(|| "?".to_owned(), |bus_id| bus_id.to_string()),
-        value(&gpu.serial, "serial", not_read),
+        serial(gpu),
         value(&link, "linkWidth", not_read),
         value(&power, "power", not_read),
         value(&gpu.temperature.map(|celsius| format!("{celsius} C")), "temperature", not_read),
         value(&gpu.ecc.map(switch), "ecc", not_read),
         value(&mig, "mig", not_read),
     ]
+}
+
+/// The serial number; `–` where firmware has a placeholder for one.
+fn serial(gpu: &GpuEntry) -> String {
+    match &gpu.serial {
+        Some(serial) if is_placeholder(serial) => "–".to_owned(),
+        serial => value(serial, "serial", &gpu.not_read),
+    }
 }
 
 /// The value; `–` where the machine has no such thing, `?` where we could not find out.
