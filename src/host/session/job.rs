@@ -34,9 +34,9 @@ fn hold<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> io::Result<()> {
     let Some(opening) = dialogue.request::<Opening>()? else { return Ok(()) };
     let nvml = library::find(library::NVML, opening.nvml.as_deref(), &opening.root, opening.origin);
     let cuda = library::find(library::CUDA, opening.cuda.as_deref(), &opening.root, opening.origin);
-    dialogue.answer(&found(&nvml, cuda))?;
+    dialogue.answer(&as_on_the_host(found(&nvml, cuda), &opening))?;
     let (opened, driver) = open(&opening, nvml);
-    dialogue.answer(&opened)?;
+    dialogue.answer(&as_on_the_host(opened, &opening))?;
     let Some(driver) = driver else { return Ok(()) };
     while let Some(questions) = dialogue.request::<Vec<Question>>()? {
         for question in &questions {
@@ -45,6 +45,35 @@ fn hold<R: BufRead, W: Write>(dialogue: &mut Dialogue<R, W>) -> io::Result<()> {
     }
     driver.close();
     Ok(())
+}
+
+/// Paths as the recorded host had them: the private copy of its root folder means nothing to
+/// people, and is gone after the run. A root folder that a person named stays in its paths.
+fn as_on_the_host(mut event: Event, opening: &Opening) -> Event {
+    if opening.origin != Origin::Simulated {
+        return event;
+    }
+    let root = opening.root.to_string_lossy();
+    let root = root.trim_end_matches('/');
+    let strip = |text: &mut String| {
+        if !root.is_empty() {
+            *text = text.replace(root, "");
+        }
+    };
+    match &mut event {
+        Event::Found { library, cuda_library, cuda_objection } => {
+            for library in library.iter_mut().chain(cuda_library) {
+                strip(&mut library.path);
+                strip(&mut library.resolved);
+            }
+            cuda_objection.iter_mut().for_each(strip);
+        }
+        Event::Opened { state: SessionState::NoLibrary { searched }, .. } => searched.iter_mut().for_each(strip),
+        Event::Opened { state: SessionState::Refused { path, .. }, .. } => strip(path),
+        Event::Opened { state: SessionState::InitFailed { message, .. }, .. } => strip(message),
+        Event::Opened { .. } => {}
+    }
+    event
 }
 
 fn found(nvml: &Found, cuda: Found) -> Event {
@@ -150,6 +179,17 @@ mod tests {
         let (found, opened) = opened(&opening(Origin::Live, root.path(), true));
         assert!(matches!(found, Event::Found { library: None, cuda_library: None, .. }));
         assert!(matches!(opened, Event::Opened { state: SessionState::NoLibrary { .. }, .. }));
+    }
+
+    #[test]
+    fn a_recorded_host_names_its_own_paths_and_a_named_root_its_whole_ones() {
+        let root = tempfile::tempdir().unwrap();
+        let searched = |origin| match opened(&opening(origin, root.path(), true)).1 {
+            Event::Opened { state: SessionState::NoLibrary { searched }, .. } => searched,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(searched(Origin::Simulated)[0], "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1");
+        assert!(searched(Origin::Overridden)[0].starts_with(&*root.path().to_string_lossy()));
     }
 
     #[test]
