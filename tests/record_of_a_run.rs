@@ -79,3 +79,29 @@ fn the_details_of_a_run_fit_the_published_schema() {
         assert!(errors.is_empty(), "{name}: {errors:?}");
     }
 }
+
+/// What a run on this recording prints.
+fn screen_of(name: &str, more: &[&str]) -> String {
+    let state = tempfile::tempdir().unwrap();
+    let run =
+        nodegate().args(["run", "--fixture"]).arg(host(name)).arg("--state").arg(state.path()).args(more).output();
+    String::from_utf8(run.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn what_was_not_looked_at_is_one_line_and_no_problem() {
+    let screen = screen_of("h100-gpu-not-in-driver", &[]);
+    assert!(screen.contains(", 1 problem, "), "{screen}");
+    assert!(screen.contains("\nnot judged  slot 6 · bus 0000:75:00.0: gpu-idle, pcie-link, "), "{screen}");
+    let flat = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(flat.contains("aftermath (the driver does not show it)"), "{screen}");
+    assert_eq!(screen.matches("\n2  ").count(), 0, "{screen}");
+}
+
+#[test]
+fn an_undecided_run_says_how_it_comes_to_a_decision() {
+    let screen = screen_of("hgx-h100-8", &["--only", "driver"]);
+    assert!(screen.contains("→ a partial run never accepts: run without --only and --skip"), "{screen}");
+    let screen = screen_of("h100-session-dies", &[]);
+    assert!(screen.contains("steps could not be measured") && !screen.contains(" problem"), "{screen}");
+}

@@ -362,3 +362,14 @@ fn the_readme_names_every_check() {
         assert!(readme.contains(&format!("`{}`", kind.id)), "README.md lacks the check {}", kind.id);
     }
 }
+
+#[test]
+fn without_a_key_the_caller_is_told_what_to_do() {
+    let state = tempfile::tempdir().unwrap();
+    let none = nodegate().args(["key", "show", "--state"]).arg(state.path()).output().unwrap();
+    assert_eq!(none.status.code(), Some(64));
+    let message = String::from_utf8_lossy(&none.stderr).into_owned();
+    assert!(message.contains("no key yet in") && message.contains("nodegate key new"), "{message}");
+    let unread = nodegate().args(["verify", "README.md", "--key", "/nonexistent.pub"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&unread.stderr).contains("--state"), "{unread:?}");
+}

@@ -55,6 +55,10 @@ impl<'a> Live<'a> {
     }
 }
 
+/// Columns left free behind the spinner: a terminal echoes `^C` there, and a line that wraps for it
+/// cannot be cleared.
+const ECHO: usize = 4;
+
 /// One line that turns, below everything that was printed. It is gone when this is dropped, so that
 /// no way out of a run leaves it on the terminal.
 struct Spinner {
@@ -65,7 +69,7 @@ struct Spinner {
 impl Spinner {
     fn new(typeface: Typeface) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        // In the columns of a step line, so that the line that follows stands where this stood.
+        // In the columns of a step line, which takes its place.
         let style = ProgressStyle::with_template("  {spinner} {prefix:17} {msg} {clock:>8}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner())
             .with_key("clock", |state: &ProgressState, line: &mut dyn std::fmt::Write| {
@@ -80,7 +84,8 @@ impl Spinner {
 
     fn show(&self, what: &str, text: &str) {
         self.bar.set_prefix(what.to_owned());
-        self.bar.set_message(self.typeface.fit(text, screen::cause_columns(self.typeface)));
+        let columns = screen::cause_columns(self.typeface).saturating_sub(ECHO);
+        self.bar.set_message(self.typeface.fit(text, columns));
     }
 }
 

@@ -52,9 +52,8 @@ fn by_subject(details: &Details) -> Vec<(&Finding, Vec<&str>)> {
 
 /// What else stands against the subject, which is why nothing of it could be read.
 fn why(details: &Details, subject: &Subject) -> Option<String> {
-    let others = open_findings(details).map(|(_, finding)| finding);
-    let other =
-        others.filter(|finding| finding.subject == *subject && !is(finding) && finding.grade > Grade::Warned).next()?;
+    let mut others = open_findings(details).map(|(_, finding)| finding);
+    let other = others.find(|finding| finding.subject == *subject && !is(finding) && finding.grade > Grade::Warned)?;
     Some(match other.code.as_str() {
         "gpu-not-in-driver" => "the driver does not show it".to_owned(),
         _ => other.title.clone(),
