@@ -1,9 +1,9 @@
 //! The text reporter: step lines on standard output as they come, a spinner on the terminal.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, TermLike};
 
 use crate::event::Event;
 use crate::report::typeface::Typeface;
@@ -55,9 +55,65 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Columns left free behind the spinner: a terminal echoes `^C` there, and a line that wraps for it
-/// cannot be cleared.
+/// Columns left free behind the spinner: a terminal echoes `^C` there, and what stands on the line
+/// before the cursor's cannot be cleared.
 const ECHO: usize = 4;
+
+/// Standard error as the spinner's terminal, narrower than it is: the line is filled up to the width,
+/// and must not fill the terminal's.
+#[derive(Debug)]
+struct Line {
+    width: usize,
+}
+
+impl Line {
+    fn write(&self, text: &str) -> io::Result<()> {
+        io::stderr().write_all(text.as_bytes())
+    }
+
+    /// Moves the cursor (ECMA-48: CUU, CUD, CUF and CUB); a count of 0 would be taken for 1.
+    fn go(&self, count: usize, towards: char) -> io::Result<()> {
+        if count == 0 { Ok(()) } else { self.write(&format!("\x1b[{count}{towards}")) }
+    }
+}
+
+impl TermLike for Line {
+    fn width(&self) -> u16 {
+        u16::try_from(self.width.saturating_sub(ECHO)).unwrap_or(u16::MAX)
+    }
+
+    fn move_cursor_up(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'A')
+    }
+
+    fn move_cursor_down(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'B')
+    }
+
+    fn move_cursor_right(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'C')
+    }
+
+    fn move_cursor_left(&self, count: usize) -> io::Result<()> {
+        self.go(count, 'D')
+    }
+
+    fn write_line(&self, text: &str) -> io::Result<()> {
+        self.write(&format!("{text}\n"))
+    }
+
+    fn write_str(&self, text: &str) -> io::Result<()> {
+        self.write(text)
+    }
+
+    fn clear_line(&self) -> io::Result<()> {
+        self.write("\r\x1b[2K")
+    }
+
+    fn flush(&self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
 
 /// One line that turns, below everything that was printed. It is gone when this is dropped, so that
 /// no way out of a run leaves it on the terminal.
@@ -68,7 +124,10 @@ struct Spinner {
 
 impl Spinner {
     fn new(typeface: Typeface) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(
+            None,
+            ProgressDrawTarget::term_like_with_hz(Box::new(Line { width: typeface.width }), 20),
+        );
         // In the columns of a step line, which takes its place.
         let style = ProgressStyle::with_template("  {spinner} {prefix:17} {msg} {clock:>8}")
             .unwrap_or_else(|_| ProgressStyle::default_spinner())
