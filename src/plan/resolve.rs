@@ -418,7 +418,7 @@ mod tests {
         let plan = resolve(Some(&site_of("")), &[], &[]).unwrap();
         assert_eq!((plan.stage, plan.steps.len()), (Stage::Image, 4), "as far as the suite goes");
         let asked = resolve(Some(&site_of("stage = \"service\"")), &[], &[]).unwrap();
-        assert_eq!((asked.stage, asked.can_accept), (Stage::Service, false));
+        assert_eq!(asked.stage, Stage::Service, "who asks by name gets what was asked");
         assert_eq!(resolve(Some(&site_of("stage = \"image\"")), &[], &[]).unwrap().stage, Stage::Image);
     }
 
@@ -517,6 +517,10 @@ mod tests {
 
     /// The built-in suite with these changes to its text, under the built-in class with these to its own.
     fn built_in(in_suite: &[(&str, &str)], in_class: &[(&str, &str)]) -> Plan {
+        built_in_for(None, Level::Quick, in_suite, in_class)
+    }
+
+    fn built_in_for(stage: Option<Stage>, level: Level, in_suite: &[(&str, &str)], in_class: &[(&str, &str)]) -> Plan {
         let changed = |text: &str, changes: &[(&str, &str)]| {
             changes.iter().fold(text.to_owned(), |text, (from, to)| {
                 assert!(text.contains(from), "{from}");
@@ -533,8 +537,8 @@ mod tests {
             suite: &suite,
             choice: &choice,
             site: None,
-            stage: None,
-            level: Level::Quick,
+            stage,
+            level,
             only: &[],
             skip: &[],
             hostname: None,
@@ -562,6 +566,14 @@ mod tests {
         let absent = "[absent]\nagain = \"a test of the suite\"\nend = \"a test of the suite\"\n";
         let plan = built_in(&[(whole, &suite)], &[("[absent]\n", absent)]);
         assert!(plan.cannot_accept_because.unwrap().contains("`again` runs after `aftermath`"));
+    }
+
+    #[test]
+    fn a_stage_or_level_that_no_deciding_step_has_accepts_nothing_and_says_what_would() {
+        let because = |stage, level| built_in_for(Some(stage), level, &[], &[]).cannot_accept_because;
+        assert_eq!(because(Stage::Rack, Level::Quick), None);
+        assert!(because(Stage::Service, Level::Quick).unwrap().contains("--stage rack"));
+        assert!(because(Stage::Rack, Level::Soak).unwrap().contains("--level quick"));
     }
 
     #[test]
