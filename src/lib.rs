@@ -39,7 +39,9 @@ pub mod gate;
 pub mod record;
 pub mod report;
 
-// Layer 9: the record on its way.
+// Layer 9: the record on its way, and where it arrives.
+#[expect(clippy::disallowed_methods, reason = "the server's doorways: its store, its sockets, its clock")]
+pub mod collector;
 pub mod deliver;
 
 // Layer 10: the edge.

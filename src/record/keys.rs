@@ -49,6 +49,9 @@ pub struct HostKey(Pair);
 /// A key that lives in memory for one simulated run. It cannot be written anywhere.
 pub struct EphemeralKey(Pair);
 
+/// The key of a collector: it signs receipts and ledger heads, and no record.
+pub struct CollectorKey(Pair);
+
 /// Who signs the records of a store.
 pub enum Signing {
     Host(HostKey),
@@ -75,7 +78,7 @@ impl HostKey {
     }
 
     pub fn sign(&self, statement: &Live) -> Envelope {
-        self.0.envelope(statement.payload())
+        self.0.envelope(dsse::PAYLOAD_TYPE, statement.payload())
     }
 }
 
@@ -89,7 +92,31 @@ impl EphemeralKey {
     }
 
     pub fn sign(&self, statement: &Simulated) -> Envelope {
-        self.0.envelope(statement.payload())
+        self.0.envelope(dsse::PAYLOAD_TYPE, statement.payload())
+    }
+}
+
+impl CollectorKey {
+    pub fn generate() -> Self {
+        CollectorKey(Pair::generate(Algorithm::Ed25519))
+    }
+
+    /// Reads a PKCS#8 PEM block.
+    pub fn parse(text: &str) -> Result<Self, PrivateKeyError> {
+        Pair::from_der(&from_pem(text, PEM_LABEL).ok_or(PrivateKeyError::Form)?).map(CollectorKey)
+    }
+
+    pub fn to_pem(&self) -> String {
+        to_pem(&self.0.to_der(), PEM_LABEL)
+    }
+
+    pub fn public_key(&self) -> &PublicKey {
+        &self.0.public
+    }
+
+    /// What a collector says. The payload type keeps it from being taken for anything else.
+    pub(super) fn say(&self, payload_type: &str, payload: &[u8]) -> Envelope {
+        self.0.envelope(payload_type, payload)
     }
 }
 
@@ -105,6 +132,12 @@ impl Signing {
 impl fmt::Debug for HostKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "HostKey({})", self.public_key().keyid())
+    }
+}
+
+impl fmt::Debug for CollectorKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CollectorKey({})", self.public_key().keyid())
     }
 }
 
@@ -169,11 +202,11 @@ impl Pair {
         .to_vec()
     }
 
-    fn envelope(&self, payload: &[u8]) -> Envelope {
-        let signature = self.sign(&dsse::pre_authentication_encoding(dsse::PAYLOAD_TYPE, payload));
+    fn envelope(&self, payload_type: &str, payload: &[u8]) -> Envelope {
+        let signature = self.sign(&dsse::pre_authentication_encoding(payload_type, payload));
         Envelope {
             payload: STANDARD.encode(payload),
-            payload_type: dsse::PAYLOAD_TYPE.to_owned(),
+            payload_type: payload_type.to_owned(),
             signatures: vec![Signature { keyid: self.public.keyid(), sig: STANDARD.encode(signature) }],
         }
     }

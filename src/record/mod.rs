@@ -9,9 +9,11 @@ mod durable;
 pub mod identity;
 pub mod keyfile;
 pub mod keys;
+pub mod ledger;
 pub mod plain;
 pub mod public_key;
 pub mod receipt;
+pub mod standing;
 pub mod statement;
 pub mod status;
 #[expect(clippy::disallowed_methods, reason = "the state folder is read and waited for here")]
@@ -20,7 +22,7 @@ mod strict;
 pub mod verify;
 
 pub use identity::{Documents, HostDocument, NodeDocument};
-pub use keys::{Algorithm, EphemeralKey, HostKey, Signing};
+pub use keys::{Algorithm, CollectorKey, EphemeralKey, HostKey, Signing};
 pub use public_key::PublicKey;
 pub use receipt::Receipt;
 pub use statement::{Statement, Unsigned};

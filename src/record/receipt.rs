@@ -5,7 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::dsse::Envelope;
+use super::keys::CollectorKey;
 use super::public_key::PublicKey;
+use super::standing::{Flag, Tier};
 use super::strict;
 use super::verify::{VerifyError, verify_payload};
 use crate::ident::{Digest, printable};
@@ -16,7 +19,7 @@ pub const PAYLOAD_TYPE: &str = "application/vnd.nodegate.receipt+json";
 /// A receipt is a few hundred bytes; what is larger is something else.
 pub const MAXIMUM_BYTES: usize = 64 * 1024;
 
-/// What a receipt says. A newer collector may say more.
+/// What a receipt says. A newer collector may say more, another one less.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Receipt {
@@ -25,6 +28,28 @@ pub struct Receipt {
     /// When the collector had it, by the collector's clock.
     pub received_at: jiff::Timestamp,
     pub run_id: String,
+    /// How the key that signed the record is known to the collector.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<Tier>,
+    /// Why the record does not count as accepted, whatever it decided. Empty: nothing is against it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<Flag>,
+    /// The record's entry in the collector's ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerPlace>,
+}
+
+/// An entry of the ledger by its position, from 1, and the hash that chains it (`record::ledger`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LedgerPlace {
+    pub index: u64,
+    pub entry: Digest,
+}
+
+/// The receipt, signed.
+pub fn sign(receipt: &Receipt, key: &CollectorKey) -> Envelope {
+    let payload = serde_json::to_vec(receipt).expect("a receipt of strings and numbers is JSON");
+    key.say(PAYLOAD_TYPE, &payload)
 }
 
 /// Why bytes are no receipt for a record.

@@ -1,0 +1,1 @@
+//! `nodegate collector …`: run the collector, and look after its keys, tokens and store.

@@ -1,0 +1,7 @@
+//! The collector: it verifies records, keeps them in a ledger, and shows the fleet.
+//!
+//! A record is stored before its receipt is given, and what is given a receipt is never lost.
+//! What the collector thinks of a record (flags, policy, the key's tier) stands beside it and
+//! never changes it.
+
+pub mod model;
