@@ -10,9 +10,11 @@ mod engine;
 mod fleet;
 mod keys;
 mod nodes;
+mod postgres;
 mod readers;
 mod records;
 mod schema;
+mod server;
 mod sqlite;
 mod tokens;
 mod writer;
@@ -27,6 +29,7 @@ pub use engine::EngineError;
 pub use fleet::{Counts, Offender, Offenders};
 pub use keys::{Enrolled, KeyFilter};
 pub use records::ReceiptKey;
+pub use server::ServerError;
 pub use tokens::{AccessToken, EndorsementKey, JoinToken, SshHostKey};
 
 use super::intake::{self, Signer, Taken};
@@ -36,6 +39,7 @@ use super::policy::Policy;
 use crate::record::{CollectorKey, PublicKey};
 use engine::Engine;
 use readers::Readers;
+use server::Server;
 use writer::Writer;
 
 /// How a store is opened.
@@ -53,6 +57,8 @@ pub struct Settings {
 pub enum StoreError {
     #[error("store `{0}`: write sqlite:PATH or postgres://USER@HOST/DATABASE")]
     Url(String),
+    #[error("the store's server cannot be reached so")]
+    Server(#[from] ServerError),
     #[error("store {path} cannot be locked")]
     Lock { path: PathBuf, source: std::io::Error },
     #[error("store {path} is served by another collector; SQLite has one, PostgreSQL takes several")]
@@ -100,6 +106,7 @@ pub(super) struct Rules {
 #[derive(Clone, Debug)]
 enum Place {
     File(PathBuf),
+    Server(Arc<Server>),
 }
 
 impl Store {
@@ -179,6 +186,7 @@ impl Place {
     fn parse(url: &str) -> Result<Place, StoreError> {
         match url.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Place::File(PathBuf::from(path))),
+            Some(("postgres" | "postgresql", _)) => Ok(Place::Server(Arc::new(Server::parse(url)?))),
             _ => Err(StoreError::Url(crate::ident::printable(url, 60))),
         }
     }
@@ -186,13 +194,16 @@ impl Place {
     fn connect(&self) -> Result<Box<dyn Engine>, EngineError> {
         match self {
             Place::File(path) => Ok(Box::new(sqlite::Sqlite::open(path)?)),
+            Place::Server(server) => Ok(Box::new(postgres::Postgres::connect(server)?)),
         }
     }
 
     /// Keeps a second collector off a file. Whoever holds the lock may die: it goes with the process.
     fn lock(&self) -> Result<Option<std::fs::File>, StoreError> {
-        let Place::File(path) = self;
-        lock_file(path).map(Some)
+        match self {
+            Place::File(path) => lock_file(path).map(Some),
+            Place::Server(_) => Ok(None),
+        }
     }
 }
 

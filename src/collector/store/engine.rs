@@ -47,6 +47,22 @@ pub enum EngineError {
     Damaged { column: usize, found: String },
 }
 
+impl EngineError {
+    /// Whether the connection is gone, and not only the statement wrong.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            EngineError::Gone => true,
+            EngineError::Postgres(error) => error.is_closed() || error.code().is_some_and(is_ending),
+            EngineError::Sqlite(_) | EngineError::Damaged { .. } => false,
+        }
+    }
+}
+
+/// SQLSTATE classes 08 (connection) and 57P (the server is told to end).
+fn is_ending(state: &postgres::error::SqlState) -> bool {
+    state.code().starts_with("08") || state.code().starts_with("57P")
+}
+
 /// One row of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row(pub Vec<Value>);

@@ -127,7 +127,7 @@ impl Store {
 
     pub(super) fn ask<T>(
         &self,
-        question: impl FnOnce(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
+        question: impl Fn(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.0.readers.ask(|engine| question(engine, &self.0.rules.policy))
     }
