@@ -6,6 +6,8 @@
 
 mod admit;
 mod alerts;
+mod audit;
+mod backup;
 mod engine;
 mod fleet;
 mod keys;
@@ -13,6 +15,7 @@ mod nodes;
 mod postgres;
 mod readers;
 mod records;
+mod retention;
 mod schema;
 mod server;
 mod sqlite;
@@ -25,10 +28,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use alerts::Alert;
+pub use audit::{Broken, Whole};
+pub use backup::BackupError;
 pub use engine::EngineError;
 pub use fleet::{Counts, Offender, Offenders};
 pub use keys::{Enrolled, KeyFilter};
 pub use records::ReceiptKey;
+pub use retention::Pruned;
 pub use server::ServerError;
 pub use tokens::{AccessToken, EndorsementKey, JoinToken, SshHostKey};
 
@@ -87,6 +93,7 @@ pub enum StoreError {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    place: Place,
     readers: Readers,
     writer: Writer,
     rules: Arc<Rules>,
@@ -125,8 +132,8 @@ impl Store {
         let mut engine = place.connect()?;
         let rules = Arc::new(prepare(engine.as_mut(), key, &settings)?);
         let writer = Writer::start(place.clone(), engine, rules.clone());
-        let readers = Readers::new(place);
-        Ok(Store(Arc::new(Inner { readers, writer, rules, _lock: lock })))
+        let readers = Readers::new(place.clone());
+        Ok(Store(Arc::new(Inner { place, readers, writer, rules, _lock: lock })))
     }
 
     /// Verifies a record with what is known of its key. Costs a reader's look at most once a key.
