@@ -23,6 +23,7 @@ use super::dsse::Envelope;
 use super::identity::{Documents, HostDocument};
 use super::keyfile::KeyFileError;
 use super::keys::{EphemeralKey, Signing};
+use super::outside::SignError;
 use super::public_key::PublicKey;
 use super::statement::{StatementError, Unsigned};
 use super::verify::{VerifyError, verify};
@@ -85,6 +86,8 @@ pub enum StoreError {
     Key(#[from] KeyFileError),
     #[error("the record cannot be written down")]
     Statement(#[from] StatementError),
+    #[error("nothing can be signed with this host's key")]
+    Sign(#[from] SignError),
     #[error("the record that was just signed does not verify")]
     SelfCheck(#[source] VerifyError),
 }
@@ -250,7 +253,7 @@ impl Store {
 
     fn sign(&self, unsigned: &Unsigned) -> Result<Envelope, StoreError> {
         match (&self.signing, unsigned) {
-            (Signing::Host(key), Unsigned::Live(statement)) => Ok(key.sign(statement)),
+            (Signing::Host(key), Unsigned::Live(statement)) => Ok(key.sign(statement)?),
             (Signing::Throwaway(key), Unsigned::Simulated(statement)) => Ok(key.sign(statement)),
             (Signing::Host(_), Unsigned::Simulated(_)) => {
                 Err(StoreError::WrongKind { details: "simulated", opened: "this host" })
