@@ -4,4 +4,5 @@
 //! What the collector thinks of a record (flags, policy, the key's tier) stands beside it and
 //! never changes it.
 
+pub mod enrol;
 pub mod model;

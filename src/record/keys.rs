@@ -132,6 +132,11 @@ impl HostKey {
         Ok(endorsed)
     }
 
+    /// Signs what means nothing, to see whether the key can be reached.
+    pub(super) fn try_out(&self) -> Result<(), SignError> {
+        self.envelope("application/vnd.nodegate.trial", b"").map(drop)
+    }
+
     fn envelope(&self, payload_type: &str, payload: &[u8]) -> Result<Envelope, SignError> {
         match &self.0 {
             Held::Here(pair) => Ok(pair.envelope(payload_type, payload)),
