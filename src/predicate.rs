@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, Level, Require, Stage};
+use crate::facts::topology::Topology;
 use crate::ident::{CheckId, ClassId, Digest, StepId, SuiteId};
 use crate::outcome::Outcome;
 
@@ -50,6 +51,9 @@ pub struct Details {
     pub started_at: String,
     pub finished_at: String,
     pub inventory: Inventory,
+    /// How the GPUs and network devices are connected; peer-to-peer capabilities are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub topology: Option<Topology>,
     pub steps: Vec<Step>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waivers: Vec<Waiver>,

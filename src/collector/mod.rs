@@ -8,6 +8,7 @@ pub mod access;
 pub mod api;
 pub mod chain;
 pub mod crew;
+pub mod enrol;
 pub mod intake;
 pub mod limits;
 pub mod log;

@@ -17,6 +17,7 @@ use tokio::time::{sleep, timeout};
 use super::access::{Access, Granted, Open};
 use super::api::{Api, App, Peer};
 use super::crew::Crew;
+use super::enrol;
 use super::limits::{BodyMemory, Counted, Gate, Limits, Peers, Permit, Rates};
 use super::log::{Log, Writer};
 use super::metrics::Metrics;
@@ -40,6 +41,7 @@ pub struct Settings {
     pub open: Open,
     pub behind_proxy: bool,
     pub limits: Limits,
+    pub enrolment: enrol::Settings,
 }
 
 /// Why it is not.
@@ -77,7 +79,7 @@ impl Stop {
 impl Server {
     /// Listens. From here on connections wait for [`Server::run`].
     pub fn bind(store: Store, settings: Settings) -> Result<Server, ServeError> {
-        let Settings { listen, tls, open, behind_proxy, mut limits } = settings;
+        let Settings { listen, tls, open, behind_proxy, mut limits, enrolment } = settings;
         let runtime = Builder::new_multi_thread().enable_all().build().map_err(ServeError::Start)?;
         let listener = runtime
             .block_on(TcpListener::bind(listen))
@@ -103,6 +105,7 @@ impl Server {
             limits,
             log,
             behind_proxy,
+            enrolment,
         };
         let api = Arc::new(Api::new(app));
         let tls = tls.map(Arc::new);

@@ -8,8 +8,10 @@ pub mod distance;
 mod place;
 
 use std::fmt;
+use std::str::FromStr;
 
-use serde::{Serialize, Serializer};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::Snapshot;
 use super::gpu::Gpu;
@@ -19,8 +21,10 @@ use crate::reading::Reading;
 
 pub use place::{GpuPlace, NicPlace};
 
-/// How near two devices are, nearest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// How near two devices are, nearest first. In JSON it is the word that is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
 pub enum Level {
     /// The device itself.
     Own,
@@ -72,14 +76,40 @@ impl fmt::Display for Level {
     }
 }
 
-impl Serialize for Level {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+/// A word that names no level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a level of nearness: X, NV and a number, PSB, PIX, PXB, PHB, NODE, SYS or ?")]
+pub struct UnknownLevel;
+
+impl FromStr for Level {
+    type Err = UnknownLevel;
+
+    fn from_str(text: &str) -> Result<Self, UnknownLevel> {
+        const PLAIN: [Level; 8] =
+            [Level::Own, Level::Psb, Level::Pix, Level::Pxb, Level::Phb, Level::Node, Level::Sys, Level::Unknown];
+        match text.strip_prefix("NV") {
+            Some(links) => links.parse().map(Level::NvLink).map_err(|_| UnknownLevel),
+            None => PLAIN.into_iter().find(|level| level.to_string() == text).ok_or(UnknownLevel),
+        }
+    }
+}
+
+impl TryFrom<String> for Level {
+    type Error = UnknownLevel;
+
+    fn try_from(text: String) -> Result<Self, UnknownLevel> {
+        text.parse()
+    }
+}
+
+impl From<Level> for String {
+    fn from(level: Level) -> String {
+        level.to_string()
     }
 }
 
 /// What the driver and the kernel each say of two GPUs, where they do not say the same.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Disagreement {
     pub a: String,
     pub b: String,
@@ -91,7 +121,7 @@ pub struct Disagreement {
 pub const CAPABILITIES: [&str; 5] = ["read", "write", "nvlink", "atomics", "prop"];
 
 /// The whole picture.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Topology {
     /// In NVML's order, then those on the bus that the driver does not show.
@@ -100,7 +130,11 @@ pub struct Topology {
     /// Rows and columns: all GPUs, then all network devices.
     pub matrix: Vec<Vec<Level>>,
     /// By capability, GPUs × GPUs: `X OK CNS GNS TNS DR NS U`, `?` where it is not known.
-    pub p2p: [Vec<Vec<&'static str>>; 5],
+    /// A record leaves it out.
+    #[serde(skip_deserializing, skip_serializing_if = "<[_]>::is_empty")]
+    #[schemars(skip)]
+    pub p2p: Vec<Vec<Vec<&'static str>>>,
+    #[serde(default)]
     pub disagreements: Vec<Disagreement>,
 }
 
@@ -117,9 +151,15 @@ impl Topology {
             nic.nearest_gpus = nearest(&matrix[g + row][..g]).map(|column| gpus[column].name.clone()).collect();
         }
         debug_assert_eq!(matrix.len(), g + n);
-        let p2p = [0, 1, 2, 3, 4].map(|capability| p2p(snapshot, &gpus, capability));
+        let p2p = (0..CAPABILITIES.len()).map(|capability| p2p(snapshot, &gpus, capability)).collect();
         let disagreements = disagreements(snapshot, &gpus);
         Topology { gpus, nics, matrix, p2p, disagreements }
+    }
+
+    /// Whether the matrix has a row and a column for each device, as one from elsewhere may not.
+    pub fn is_square(&self) -> bool {
+        let devices = self.gpus.len() + self.nics.len();
+        self.matrix.len() == devices && self.matrix.iter().all(|row| row.len() == devices)
     }
 }
 

@@ -1,5 +1,6 @@
 //! From a run to the object that its record carries.
 
+use crate::facts::topology::Topology;
 use crate::facts::{HostFacts, Snapshot};
 use crate::gate::Verdict;
 use crate::host::{Origin, clock};
@@ -51,6 +52,7 @@ pub fn account(plan: &Plan, opening: &Snapshot, verdict: Verdict, account: Accou
         started_at: account.started_at,
         finished_at: clock::utc_now(),
         inventory: inventory(opening),
+        topology: topology(opening),
         steps: verdict.steps,
         waivers: plan.waivers.clone(),
         overrides: plan.overrides.clone(),
@@ -72,6 +74,12 @@ fn host(facts: &HostFacts) -> Host {
         kernel: text(&facts.kernel.release),
         os_image: text(&facts.os.pretty_name),
     }
+}
+
+/// None where there is no GPU to place.
+fn topology(opening: &Snapshot) -> Option<Topology> {
+    let topology = Topology { p2p: Vec::new(), ..Topology::of(opening) };
+    (!topology.gpus.is_empty()).then_some(topology)
 }
 
 fn inventory(opening: &Snapshot) -> Inventory {

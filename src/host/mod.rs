@@ -7,6 +7,7 @@ pub mod kmsg;
 pub mod library;
 pub mod machine;
 pub mod read;
+pub mod recorded;
 pub mod root;
 pub mod session;
 

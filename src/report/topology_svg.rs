@@ -20,6 +20,12 @@ const WIDEST: f64 = 9.0;
 
 /// The drawing, with its title and its description for those who do not see it.
 pub fn svg(topology: &Topology, hostname: &str) -> String {
+    // A record may say anything; a matrix that does not fit its devices says nothing.
+    if !topology.is_square() {
+        let devices = topology.gpus.len() + topology.nics.len();
+        let matrix = vec![vec![Level::Unknown; devices]; devices];
+        return svg(&Topology { matrix, ..topology.clone() }, hostname);
+    }
     let layout = Layout::of(topology);
     let faults = faults(topology);
     let mut canvas = Canvas::new(layout.width, layout.height(faults.len()));

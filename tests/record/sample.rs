@@ -106,6 +106,7 @@ pub fn details() -> Details {
         clock: Clock { synchronised: Some(true), maximum_error: Some(31_000), log_end: Some(1000) },
         started_at: "2026-11-30T20:40:26Z".to_owned(),
         finished_at: "2026-11-30T20:41:07.125Z".to_owned(),
+        topology: None,
         inventory: Inventory {
             driver: Some("580.105.08".to_owned()),
             nvml_library: Some(digest("libnvidia-ml.so.1")),

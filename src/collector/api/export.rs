@@ -33,29 +33,27 @@ pub async fn stream(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, P
     let part: Part = query(&uri)?;
     let first = page(&app, part.since, part.limit).await?;
     let (sender, pages) = mpsc::channel(1);
-    tokio::spawn(async move {
-        let mut page_now = first;
-        let (mut since, mut left) = (part.since, part.limit);
-        while let Some(last) = page_now.last {
-            since = last.max(since);
-            left = left.map(|left| left.saturating_sub(page_now.records));
-            if sender.send(Ok(page_now.lines)).await.is_err() || left == Some(0) {
-                return;
-            }
-            match page(&app, since, left).await {
-                Ok(next) => page_now = next,
-                // What was sent is not whole: the connection breaks off, and the reader knows.
-                Err(_) => drop(sender.send(Err(axum::Error::new("the store failed"))).await),
-            }
-            if sender.is_closed() {
-                return;
-            }
-        }
-    });
+    tokio::spawn(send(app, first, part.limit, sender));
     let mut response = typed(StatusCode::OK, MEDIA_TYPE, Body::new(Lines(pages)));
     let name = HeaderValue::from_static("attachment; filename=\"nodegate.intoto.jsonl\"");
     response.headers_mut().insert(CONTENT_DISPOSITION, name);
     Ok(response)
+}
+
+/// Sends page after page until there is none, or nobody reads them any more.
+async fn send(app: Arc<App>, first: Page, limit: Option<u64>, sender: mpsc::Sender<Result<Bytes, axum::Error>>) {
+    let (mut page_now, mut left) = (first, limit);
+    while let Page { lines, records, last: Some(last) } = page_now {
+        left = left.map(|left| left.saturating_sub(records));
+        if sender.send(Ok(lines)).await.is_err() {
+            return;
+        }
+        page_now = match page(&app, last, left).await {
+            Ok(next) => next,
+            // What was sent is not whole: the connection breaks off, and the reader knows.
+            Err(_) => return drop(sender.send(Err(axum::Error::new("the store failed"))).await),
+        };
+    }
 }
 
 #[derive(Debug, Default)]

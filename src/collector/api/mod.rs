@@ -6,6 +6,7 @@
 mod alerts;
 mod archivista;
 mod body;
+mod enroll;
 mod export;
 mod fleet;
 mod keys;
@@ -37,6 +38,7 @@ pub use reading::chain;
 
 use super::access::{self, Access, Need};
 use super::crew::Crew;
+use super::enrol;
 use super::limits::{BodyMemory, Gate, Limits, Permit, Rates, neighbourhood};
 use super::log::Log;
 use super::metrics::Metrics;
@@ -72,6 +74,7 @@ pub struct App {
     pub log: Log,
     pub behind_proxy: bool,
     pub health: watch::Health,
+    pub enrolment: enrol::Settings,
 }
 
 /// The router with what it works on.
@@ -96,6 +99,7 @@ impl Api {
             .route("/metrics", get(watch::metrics))
             .route("/v1/records", post(records::take))
             .route("/v1/challenges", post(records::challenge))
+            .route("/v1/enroll", post(enroll::take))
             .route("/v1/receipt-keys", get(keys::receipt_keys))
             .route("/v1/ledger/head", get(keys::head))
             .route("/v1/nodes", get(fleet::fleet))

@@ -28,8 +28,7 @@ pub async fn ask<T: Send + 'static>(
     question: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {
     let store = app.store.clone();
-    let broken = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "the collector failed at this");
-    let asked = tokio::task::spawn_blocking(move || question(&store)).await.map_err(|_| broken())?;
+    let asked = tokio::task::spawn_blocking(move || question(&store)).await.map_err(|_| Problem::broken())?;
     asked.map_err(|error| {
         app.metrics.store_error();
         app.log.refuse(format!("the store failed: {}", chain(&error)));
@@ -50,8 +49,7 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 pub fn json(value: &impl Serialize) -> Result<Response, Problem> {
-    let bytes = serde_json::to_vec(value)
-        .map_err(|_| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "an answer that is not JSON"))?;
+    let bytes = serde_json::to_vec(value).map_err(|_| Problem::broken())?;
     Ok(typed(StatusCode::OK, "application/json", bytes))
 }
 

@@ -63,7 +63,7 @@ async fn verify(app: &Arc<App>, received: body::Received) -> Result<(Taken, Port
         Err(Undone::Full) => Err(Refusal::Busy(1).into()),
         Err(Undone::Broken) => {
             app.log.say("a record could not be judged: a mistake of ours; please report it");
-            Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "the collector failed at this record"))
+            Err(Problem::broken())
         }
     }
 }

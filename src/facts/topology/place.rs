@@ -1,6 +1,7 @@
 //! Where each device stands: slot, bridge, NUMA node, processors.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::facts::Snapshot;
 use crate::facts::gpu::Gpu;
@@ -9,7 +10,7 @@ use crate::ident::{BusId, printable};
 use crate::reading::Reading;
 
 /// One GPU in the topology.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct GpuPlace {
     /// `GPU0` by NVML's index; `PCI0` for one that the driver does not show.
@@ -36,7 +37,7 @@ pub struct GpuPlace {
 }
 
 /// One network device in the topology.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NicPlace {
     /// `NIC0` in the order of the devices' names.

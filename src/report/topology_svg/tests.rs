@@ -74,6 +74,18 @@ fn a_host_without_gpu_draws_too() {
 }
 
 #[test]
+fn a_picture_out_of_a_record_is_the_same_and_a_false_matrix_draws_without_links() {
+    for host in replay::healthy_hosts() {
+        let topology = Topology { p2p: Vec::new(), ..Topology::of(&replay::snapshot(&host)) };
+        let json = serde_json::to_string(&topology).unwrap();
+        let mut again: Topology = serde_json::from_str(&json).unwrap();
+        assert_eq!(svg(&again, &host), svg(&topology, &host));
+        again.matrix.pop();
+        assert_well_formed(&svg(&again, &host));
+    }
+}
+
+#[test]
 #[ignore = "writes drawings to look at into the folder that DRAWINGS names"]
 fn drawings_to_look_at() {
     let folder = std::path::PathBuf::from(std::env::var("DRAWINGS").unwrap());
