@@ -16,6 +16,7 @@ pub mod metrics;
 pub mod model;
 pub mod nonce;
 pub mod policy;
+pub mod receipt_key;
 pub mod secret;
 pub mod serve;
 pub mod store;

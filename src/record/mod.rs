@@ -5,7 +5,7 @@
 
 pub mod bundle;
 pub mod dsse;
-mod durable;
+pub(crate) mod durable;
 pub mod enrolment;
 pub mod identity;
 pub mod keyfile;

@@ -33,6 +33,7 @@ use hyper::body::Incoming;
 use tower::ServiceExt as _;
 
 pub use body::unpack;
+pub use keys::listed;
 pub use problem::Problem;
 pub use reading::chain;
 
