@@ -9,6 +9,7 @@ mod alerts;
 mod audit;
 mod backup;
 mod engine;
+mod enrolment;
 mod fleet;
 mod keys;
 mod nodes;
