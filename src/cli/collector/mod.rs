@@ -3,6 +3,7 @@
 mod at;
 mod receipt_key;
 mod serve;
+mod store;
 mod token;
 
 use std::io::Write;
@@ -27,6 +28,8 @@ enum Command {
     Token(token::Args),
     /// Show and rotate the key that signs receipts
     ReceiptKey(receipt_key::Args),
+    #[command(flatten)]
+    Store(store::Command),
 }
 
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
@@ -34,6 +37,7 @@ pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Token(arguments) => token::run(arguments, out),
         Command::ReceiptKey(arguments) => receipt_key::run(arguments, out),
+        Command::Store(command) => return store::run(command, out),
     }
     .map(|()| Ending::Accepted)
 }
