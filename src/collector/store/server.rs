@@ -38,7 +38,9 @@ pub enum ServerError {
     Url(#[from] postgres::Error),
     #[error("a password in a URL is seen by others: write it into a file of mode 0600 and add `?password-file=FILE`")]
     Password,
-    #[error("`sslmode` {0} would send a password or records in the clear over the network: leave it out, or write `require`")]
+    #[error(
+        "`sslmode` {0} would send a password or records in the clear over the network: leave it out, or write `require`"
+    )]
     Clear(&'static str),
     #[error("{path} cannot be read")]
     Read { path: PathBuf, source: std::io::Error },
