@@ -8,6 +8,8 @@
 //! `/proc/PID/stat`, so that the generator's part is not in it. Afterwards the ledger is verified, and
 //! every payload that got a receipt is looked up in the store.
 
+#![allow(clippy::print_stdout, reason = "a bench prints its figures")]
+
 #[path = "collector/load.rs"]
 mod load;
 #[path = "collector/records.rs"]
