@@ -229,7 +229,8 @@ fn insert_receipt_key(engine: &mut dyn Engine, key: &ReceiptKey) -> Result<(), E
     Ok(())
 }
 
-fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
+/// The flags in a column.
+pub fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
     let words = row.text(column)?.split_ascii_whitespace();
     words.map(|word| word.parse().map_err(|_| row.damage(column))).collect()
 }
