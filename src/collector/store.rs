@@ -6,6 +6,8 @@
 
 mod admit;
 mod alerts;
+mod audit;
+mod backup;
 mod engine;
 mod enrolment;
 mod fleet;
@@ -14,6 +16,7 @@ mod nodes;
 mod postgres;
 mod readers;
 mod records;
+mod retention;
 mod schema;
 mod server;
 mod sqlite;
@@ -26,10 +29,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use alerts::Alert;
+pub use audit::{Broken, Whole};
+pub use backup::BackupError;
 pub use engine::EngineError;
 pub use fleet::{Counts, Offender, Offenders};
 pub use keys::{Enrolled, KeyFilter};
 pub use records::ReceiptKey;
+pub use retention::Pruned;
 pub use server::ServerError;
 pub use tokens::{AccessToken, EndorsementKey, JoinToken, SshHostKey};
 
@@ -88,6 +94,7 @@ pub enum StoreError {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    place: Place,
     readers: Readers,
     writer: Writer,
     rules: Arc<Rules>,
@@ -126,8 +133,8 @@ impl Store {
         let mut engine = place.connect()?;
         let rules = Arc::new(prepare(engine.as_mut(), key, &settings)?);
         let writer = Writer::start(place.clone(), engine, rules.clone());
-        let readers = Readers::new(place);
-        Ok(Store(Arc::new(Inner { readers, writer, rules, _lock: lock })))
+        let readers = Readers::new(place.clone());
+        Ok(Store(Arc::new(Inner { place, readers, writer, rules, _lock: lock })))
     }
 
     /// Verifies a record with what is known of its key. Costs a reader's look at most once a key.

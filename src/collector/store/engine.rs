@@ -4,6 +4,8 @@
 //! first use, which SQLite and PostgreSQL understand alike. What came from the network is always
 //! a parameter and never part of the text.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use crate::ident::{Digest, printable};
@@ -22,6 +24,8 @@ pub trait Engine: Send {
 
 /// Begins a transaction that writes: there is one at a time, whatever process it is of.
 pub const BEGIN: &str = "BEGIN";
+/// Begins a transaction that only reads, and sees one moment of the store.
+pub const SNAPSHOT: &str = "BEGIN READ ONLY";
 pub const COMMIT: &str = "COMMIT";
 pub const ROLLBACK: &str = "ROLLBACK";
 
@@ -39,6 +43,8 @@ pub enum Value {
 pub enum EngineError {
     #[error("SQLite")]
     Sqlite(#[from] rusqlite::Error),
+    #[error("{path} cannot be made")]
+    File { path: PathBuf, source: std::io::Error },
     #[error("PostgreSQL")]
     Postgres(#[from] postgres::Error),
     #[error("the connection to PostgreSQL is gone")]
@@ -53,7 +59,7 @@ impl EngineError {
         match self {
             EngineError::Gone => true,
             EngineError::Postgres(error) => error.is_closed() || error.code().is_some_and(is_ending),
-            EngineError::Sqlite(_) | EngineError::Damaged { .. } => false,
+            EngineError::Sqlite(_) | EngineError::File { .. } | EngineError::Damaged { .. } => false,
         }
     }
 }

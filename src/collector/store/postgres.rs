@@ -13,7 +13,7 @@ use postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use postgres::{Client, NoTls, Statement};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::engine::{BEGIN, Engine, EngineError, Row, Value};
+use super::engine::{BEGIN, Engine, EngineError, Row, SNAPSHOT, Value};
 use super::server::Server;
 
 /// The lock of the ledger's writers: any number that nothing else in the database locks.
@@ -69,7 +69,11 @@ impl Engine for Postgres {
     }
 
     fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
-        let sql = if sql == BEGIN { LOCK } else { sql };
+        let sql = match sql {
+            BEGIN => LOCK,
+            SNAPSHOT => "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY",
+            other => other,
+        };
         self.ask(|answer| Request::Batch(sql.to_owned(), answer))
     }
 }
