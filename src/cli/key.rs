@@ -226,7 +226,8 @@ fn describe(key: &HostKey, folder: &Path, out: &mut dyn Write) -> Result<(), Box
     Ok(before.iter().try_for_each(|keyid| writeln!(out, "retired  {keyid}"))?)
 }
 
-fn print(key: &PublicKey, format: KeyFormat, out: &mut dyn Write) -> io::Result<()> {
+/// The public half in one of its forms.
+pub fn print(key: &PublicKey, format: KeyFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         KeyFormat::Pem => write!(out, "{}", key.to_pem()),
         KeyFormat::Openssh => writeln!(out, "{}", key.to_openssh("nodegate")),

@@ -87,10 +87,10 @@ enum Command {
     Key(key::KeyArgs),
     /// Make this host's key known to a collector
     Enroll(enroll::Args),
-    /// Run a collector, and look after its keys and store
-    Collector(collector::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
+    /// Take records in and show the fleet
+    Collector(Box<collector::Args>),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
@@ -231,8 +231,8 @@ impl Command {
                 enroll::rotate(&arguments, out)
             }
             Command::Enroll(arguments) => enroll::run(&arguments, out),
-            Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
+            Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
         }
     }

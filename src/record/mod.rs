@@ -5,7 +5,7 @@
 
 pub mod bundle;
 pub mod dsse;
-mod durable;
+pub(crate) mod durable;
 pub mod enrolment;
 pub mod identity;
 pub mod keyfile;
@@ -16,6 +16,7 @@ pub mod outside;
 pub mod plain;
 pub mod public_key;
 pub mod receipt;
+pub mod receipt_keys;
 pub mod standing;
 pub mod statement;
 pub mod status;

@@ -6,9 +6,10 @@ mod vouch;
 use std::io::Write;
 use std::path::Path;
 
+use super::at::At;
 use crate::cli::Failure;
 use crate::collector::model::{Key, KeyState};
-use crate::collector::store::{KeyFilter, Settings, Store, StoreError};
+use crate::collector::store::{KeyFilter, Settings, Store};
 use crate::ident::printable;
 use crate::units::Seconds;
 
@@ -22,12 +23,12 @@ pub struct Args {
 
 const AFTER_HELP: &str = "\
 Examples:
-  nodegate collector keys list --store sqlite:/var/lib/nodegate/collector.db --state pending
-  nodegate collector keys approve SHA256:4nSP --who kim --reason 'serial checked at the rack' --store …
-  nodegate collector keys revoke SHA256:4nSP --who kim --reason 'disk sold' --store …
-  nodegate collector keys token new --serial S452393X4309021 --out ./join-token --who kim --store …
-  ssh-keyscan -t ed25519 gpu-r12-u07 | nodegate collector keys ssh add - --who kim --store …
-  nodegate collector keys ek add gpu-r12-u07.ek.pem --name S452393X4309021 --who kim --store …";
+  nodegate collector keys list --only pending
+  nodegate collector keys approve SHA256:4nSP --who kim --reason 'serial checked at the rack'
+  nodegate collector keys revoke SHA256:4nSP --who kim --reason 'disk sold'
+  nodegate collector keys token new --serial S452393X4309021 --out ./join-token --who kim
+  ssh-keyscan -t ed25519 gpu-r12-u07 | nodegate collector keys ssh add - --who kim
+  nodegate collector keys ek add gpu-r12-u07.ek.pem --name S452393X4309021 --who kim";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
@@ -50,14 +51,6 @@ enum Command {
     Ek(vouch::EkCommand),
 }
 
-/// Where the keys are kept.
-#[derive(Clone, Debug, clap::Args)]
-pub(super) struct StoreArg {
-    /// The collector's store
-    #[arg(long, value_name = "sqlite:PATH|postgres://…")]
-    store: String,
-}
-
 /// Who it is that changes something.
 #[derive(Clone, Debug, clap::Args)]
 struct Who {
@@ -69,10 +62,10 @@ struct Who {
 #[derive(Debug, clap::Args)]
 struct ListArgs {
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     /// Only keys in this state
-    #[arg(long, value_enum)]
-    state: Option<StateArg>,
+    #[arg(long, value_enum, value_name = "STATE")]
+    only: Option<StateArg>,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -82,7 +75,7 @@ struct ShowArgs {
     /// The key id, or its beginning where only one begins so
     key: String,
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     #[arg(long, value_enum, default_value_t)]
     format: Format,
 }
@@ -92,7 +85,7 @@ struct DecideArgs {
     /// The key id, or its beginning where only one begins so
     key: String,
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     #[command(flatten)]
     who: Who,
     /// Why, for the record
@@ -121,12 +114,12 @@ const TOKEN_AGE: &str = "24 h";
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &arguments.command {
         Command::List(list) => {
-            let store = list.store.open()?;
-            let keys = all(&store, list.state.map(StateArg::state))?;
+            let store = open(&list.at)?;
+            let keys = all(&store, list.only.map(StateArg::state))?;
             show::list(&keys, list.format == Format::Json, out).map_err(Failure::broken)?;
         }
         Command::Show(show) => {
-            let key = find(&show.store.open()?, &show.key)?;
+            let key = find(&open(&show.at)?, &show.key)?;
             show::one(&key, show.format == Format::Json, out).map_err(Failure::broken)?;
         }
         Command::Approve(decide) => approve(decide, out)?,
@@ -138,13 +131,8 @@ pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-impl StoreArg {
-    pub(super) fn open(&self) -> Result<Store, Failure> {
-        Store::attend(&self.store, Settings::default()).map_err(|error| match error {
-            StoreError::Damaged { .. } | StoreError::Engine(_) | StoreError::Ended => Failure::broken(error),
-            _ => Failure::misused(error),
-        })
-    }
+fn open(at: &At) -> Result<Store, Failure> {
+    Store::attend(&at.url()?, Settings::default()).map_err(super::blame_store)
 }
 
 impl StateArg {
@@ -159,7 +147,7 @@ impl StateArg {
 }
 
 fn approve(decide: &DecideArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let store = decide.store.open()?;
+    let store = open(&decide.at)?;
     let key = find(&store, &decide.key)?;
     match key.state {
         KeyState::Pending => {}
@@ -177,7 +165,7 @@ fn approve(decide: &DecideArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn revoke(decide: &DecideArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let store = decide.store.open()?;
+    let store = open(&decide.at)?;
     let key = find(&store, &decide.key)?;
     if key.state == KeyState::Revoked {
         return say(&key, "is revoked already", out);

@@ -127,7 +127,7 @@ impl Store {
 
     pub(super) fn ask<T>(
         &self,
-        question: impl FnOnce(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
+        question: impl Fn(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.0.readers.ask(|engine| question(engine, &self.0.rules.policy))
     }
@@ -229,7 +229,8 @@ fn insert_receipt_key(engine: &mut dyn Engine, key: &ReceiptKey) -> Result<(), E
     Ok(())
 }
 
-fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
+/// The flags in a column.
+pub fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
     let words = row.text(column)?.split_ascii_whitespace();
     words.map(|word| word.parse().map_err(|_| row.damage(column))).collect()
 }

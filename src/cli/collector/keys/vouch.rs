@@ -3,7 +3,8 @@
 use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use super::{StoreArg, TOKEN_AGE, Who, end_of, named};
+use super::super::at::At;
+use super::{TOKEN_AGE, Who, end_of, named, open};
 use crate::cli::Failure;
 use crate::collector::store::{EndorsementKey, JoinToken, SshHostKey};
 use crate::host::clock;
@@ -21,7 +22,7 @@ pub(super) enum TokenCommand {
     /// Make a token. It is shown once and kept as a hash
     New(NewToken),
     /// List tokens: for whom, until when, and used by whom
-    List(StoreArg),
+    List(At),
 }
 
 #[derive(Debug, clap::Args)]
@@ -36,7 +37,7 @@ pub(super) struct NewToken {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     #[command(flatten)]
     who: Who,
 }
@@ -45,7 +46,7 @@ pub(super) struct NewToken {
 pub(super) enum SshCommand {
     /// Add keys: a known_hosts file, ssh-keyscan's output (`-`), or one public key with --host
     Add(AddSsh),
-    List(StoreArg),
+    List(At),
 }
 
 #[derive(Debug, clap::Args)]
@@ -56,7 +57,7 @@ pub(super) struct AddSsh {
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     #[command(flatten)]
     who: Who,
 }
@@ -65,7 +66,7 @@ pub(super) struct AddSsh {
 pub(super) enum EkCommand {
     /// Add one: certificate, PEM, tpm2-tools' file, or a file with its sha256:… alone
     Add(AddEk),
-    List(StoreArg),
+    List(At),
 }
 
 #[derive(Debug, clap::Args)]
@@ -75,7 +76,7 @@ pub(super) struct AddEk {
     #[arg(long, value_name = "NAME", default_value = "")]
     name: String,
     #[command(flatten)]
-    store: StoreArg,
+    at: At,
     #[command(flatten)]
     who: Who,
 }
@@ -83,8 +84,8 @@ pub(super) struct AddEk {
 pub(super) fn token(command: &TokenCommand, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         TokenCommand::New(new) => new_token(new, out),
-        TokenCommand::List(store) => {
-            let tokens = store.open()?.join_tokens().map_err(Failure::broken)?;
+        TokenCommand::List(at) => {
+            let tokens = open(at)?.join_tokens().map_err(Failure::broken)?;
             let row = |token: &JoinToken| {
                 let used = token.used_by.clone().unwrap_or_else(|| {
                     if token.expires_at < clock::now() { "expired".to_owned() } else { "-".to_owned() }
@@ -109,7 +110,7 @@ fn new_token(new: &NewToken, out: &mut dyn Write) -> Result<(), Failure> {
         return Err(Failure::misused("--serial: write the serial number as `nodegate inventory` shows it"));
     }
     let expires_at = end_of(new.expires)?;
-    let store = new.store.open()?;
+    let store = open(&new.at)?;
     let token = enrolment::JoinToken::generate().map_err(|_| Failure::broken("the system has no random numbers"))?;
     let kept = JoinToken {
         digest: token.digest(),
@@ -134,8 +135,8 @@ fn new_token(new: &NewToken, out: &mut dyn Write) -> Result<(), Failure> {
 pub(super) fn ssh(command: &SshCommand, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         SshCommand::Add(add) => add_ssh(add, out),
-        SshCommand::List(store) => {
-            let keys = store.open()?.ssh_host_keys().map_err(Failure::broken)?;
+        SshCommand::List(at) => {
+            let keys = open(at)?.ssh_host_keys().map_err(Failure::broken)?;
             let row = |key: &SshHostKey| {
                 let keyid = PublicKey::parse(&key.line).map_or_else(|_| "damaged".to_owned(), |key| key.keyid());
                 vec![printable(&key.name, 60), keyid, printable(&key.added_by, 30)]
@@ -156,7 +157,7 @@ fn add_ssh(add: &AddSsh, out: &mut dyn Write) -> Result<(), Failure> {
         };
         return Err(Failure::misused(format!("{}: {why}", named(&add.file))));
     }
-    let store = add.store.open()?;
+    let store = open(&add.at)?;
     for (name, key) in &found.keys {
         let (line, added_by) = (key.to_openssh(""), add.who.who.clone());
         store
@@ -219,11 +220,11 @@ pub(super) fn ek(command: &EkCommand, out: &mut dyn Write) -> Result<(), Failure
             let digest = endorsement::digest_of(&bytes).ok_or_else(none)?;
             let (name, added_by) = (add.name.clone(), add.who.who.clone());
             let key = EndorsementKey { digest, name, added_at: clock::now(), added_by };
-            add.store.open()?.put_endorsement_key(key).map_err(Failure::broken)?;
+            open(&add.at)?.put_endorsement_key(key).map_err(Failure::broken)?;
             writeln!(out, "endorsement key {digest} known").map_err(Failure::broken)
         }
-        EkCommand::List(store) => {
-            let keys = store.open()?.endorsement_keys().map_err(Failure::broken)?;
+        EkCommand::List(at) => {
+            let keys = open(at)?.endorsement_keys().map_err(Failure::broken)?;
             let row = |key: &EndorsementKey| {
                 let name = if key.name.is_empty() { "any".to_owned() } else { printable(&key.name, 60) };
                 vec![name, key.digest.to_string(), printable(&key.added_by, 30)]
