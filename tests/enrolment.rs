@@ -2,8 +2,16 @@
 
 #[path = "enrolment/certificates.rs"]
 mod certificates;
+#[path = "collector/client.rs"]
+mod client;
+#[path = "enrolment/commands.rs"]
+mod commands;
 #[path = "enrolment/desk.rs"]
 mod desk;
+#[path = "record/sample.rs"]
+mod sample;
+#[path = "collector/server.rs"]
+mod server;
 
 use std::process::{Command, Stdio};
 

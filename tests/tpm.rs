@@ -1,10 +1,14 @@
 //! Keys in a TPM and with a signer, and how residency is proven to a collector: with swtpm,
 //! tpm2-tools and openssl as they come.
 
+#[path = "collector/client.rs"]
+mod client;
 #[path = "enrolment/desk.rs"]
 mod desk;
 #[path = "record/sample.rs"]
 mod sample;
+#[path = "collector/server.rs"]
+mod server;
 #[path = "enrolment/swtpm.rs"]
 mod swtpm;
 
@@ -264,6 +268,75 @@ fn a_key_in_a_tpm_is_replaced_only_by_another_in_a_tpm() {
     let (kept, _) = desk.send(&envelope, proof(key.public_area(), &endorsement, Some(secret))).map(enrolled).unwrap();
     assert_eq!((kept.tier, kept.state), (Tier::Tpm, KeyState::Approved));
     assert_eq!(desk.state(&old.key), Some(KeyState::Retired));
+}
+
+#[test]
+fn a_host_with_a_tpm_enrols_rotates_and_signs_from_the_command_line() {
+    let (swtpm, folder) = (Swtpm::start(), tempfile::tempdir().unwrap());
+    let collector = server::Collector::start(&["--open-writing"]);
+    let (state, url) = (folder.path().join("state"), format!("http://{}", collector.address()));
+    let told = |command: &mut Command| {
+        let output = command.output().unwrap();
+        let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap()).concat();
+        (output.status.code().unwrap(), text)
+    };
+    let agent = |arguments: &[&str]| told(server::nodegate().args(arguments).arg("--state").arg(&state));
+    assert_eq!(agent(&["key", "new", "--type", "tpm", "--tcti", &swtpm.tcti()]).0, 0);
+    assert!(agent(&["key", "show", "--format", "text"]).1.contains("held by  the TPM at swtpm:"));
+    let (status, text) = agent(&["enroll", "--tpm", "--collector", &url]);
+    assert_eq!(status, 1, "{text}");
+
+    let (_, pem) = told(server::nodegate().args(["key", "endorsement", "--tcti", &swtpm.tcti()]));
+    let file = folder.path().join("ek.pem");
+    fs::write(&file, &pem).unwrap();
+    let mut add = server::nodegate();
+    add.args(["collector", "keys", "ek", "add", "--who", "kim", "--state"]).arg(collector.state.path()).arg(&file);
+    assert_eq!(told(&mut add).0, 0, "{pem}");
+    let (status, text) = agent(&["enroll", "--tpm", "--collector", &url]);
+    assert!(status == 0 && text.contains("tier tpm  approved"), "{text}");
+    assert_eq!(agent(&["key", "rotate", "--collector", &url]).0, 1, "a file key in place of one in a TPM");
+    assert!(!state.join("next.pem").exists(), "a key that was refused is not tried again");
+    let (status, text) = agent(&["key", "rotate", "--type", "tpm", "--tcti", &swtpm.tcti(), "--collector", &url]);
+    assert!(status == 0 && text.contains("tier tpm  approved"), "{text}");
+    let before = own_key(&state).unwrap();
+    drop(swtpm);
+    // The run is made, and that it cannot be signed is said as what it is.
+    let (status, text) = agent(&["run", "--only", "driver"]);
+    assert!(
+        status == 70 && text.contains("the TPM at swtpm:") && text.contains("gave no signature"),
+        "{status} {text}"
+    );
+    assert_eq!(own_key(&state).unwrap(), before);
+}
+
+#[test]
+fn a_signer_of_the_operators_own_holds_the_key_and_what_it_gives_is_verified() {
+    let folder = tempfile::tempdir().unwrap();
+    let (held, other) = (HostKey::generate(Algorithm::P256), HostKey::generate(Algorithm::P256));
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    fs::write(path("held.pem"), held.to_pem()).unwrap();
+    let command = |arguments: &[&str]| arguments.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+    let sign = command(&["/usr/bin/openssl", "dgst", "-sha256", "-sign", &path("held.pem")]);
+    let made = |command: Vec<String>, key: &HostKey| {
+        let public = key.public_key().clone();
+        NewKey::Signer { command, public }.make()
+    };
+    let key = made(sign.clone(), &held).unwrap();
+    assert!(held.public_key() == key.public_key());
+    // The wrong key, no program, no signature, a program that fails, and one that never ends.
+    assert!(made(sign, &other).unwrap_err().to_string().contains("signed nothing"));
+    for wrong in [&["/nonexistent"][..], &["/bin/cat"], &["/bin/false"], &["/bin/true"]] {
+        assert!(made(command(wrong), &held).is_err(), "{wrong:?}");
+    }
+    let (documents, state) = (sample::documents(), folder.path().join("state"));
+    let public = held.public_key().clone();
+    let new = NewKey::Signer {
+        command: command(&["/usr/bin/openssl", "dgst", "-sha256", "-sign", &path("held.pem")]),
+        public,
+    };
+    let store = Store::for_host_with(&state, &documents.host, new).unwrap();
+    let stored = store.commit(sample::details(), &documents).unwrap();
+    assert!(openssl_verifies(folder.path(), &stored.envelope, &held.public_key().to_pem()));
 }
 
 fn point_of(key: &HostKey) -> Vec<u8> {

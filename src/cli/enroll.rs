@@ -141,7 +141,12 @@ pub fn rotate(arguments: &RotateArgs, out: &mut dyn Write) -> Result<Ending, Fai
                 .map_err(Failure::broken)?;
             Ok(Ending::Undecided)
         }
-        Err(why) => not_enrolled(why),
+        Err(why) => {
+            if why.is_final() {
+                store.forget(next).map_err(Failure::broken)?;
+            }
+            not_enrolled(why)
+        }
     }
 }
 

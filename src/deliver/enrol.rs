@@ -16,7 +16,7 @@ use crate::record::enrolment::{self, Credential, Enrolled, JoinToken, Proof, Req
 use crate::record::store::rotation::{About, own_enrolment};
 use crate::record::store::{self, StoreError};
 use crate::record::tpm::{self, TpmKey};
-use crate::record::{HostDocument, HostKey, keyfile, plain};
+use crate::record::{HostDocument, HostKey, Store, keyfile, plain};
 use crate::wire::{self, Answer, Post};
 
 /// For each exchange.
@@ -85,6 +85,14 @@ pub fn enrol(
     let secret = opened.map_err(|source| NotEnrolled::Proof { what: what(), source })?;
     let proof = Proof::Tpm { public, endorsement_key, secret: Some(Bytes(secret)) };
     read(target, &send(target, &Request { enrolment: envelope, proof })?)
+}
+
+/// Introduces the key of an open store as what it is: the host's own for the first time, or a recording's
+/// throw-away key.
+pub fn introduce(store: &Store, host: &HostDocument, hostname: &str, target: &Target) -> Result<Enrolled, NotEnrolled> {
+    let evidence = if store.host_key().is_some() { Evidence::FirstUse } else { Evidence::Simulated };
+    let sign = |challenge: &str| store.enrolment(&About { host, hostname, at: clock::now(), challenge });
+    enrol(target, &store.public_key().keyid(), sign, &evidence)
 }
 
 /// Introduces the key of this state folder by what its last record says of the host, for a delivery
