@@ -7,6 +7,7 @@ mod collector;
 mod completions;
 mod delivery;
 mod demo;
+pub mod enroll;
 mod input;
 mod interrupt;
 mod inventory;
@@ -85,8 +86,10 @@ enum Command {
     Record(record::RecordArgs),
     /// Verify a record's signature
     Verify(verify::VerifyArgs),
-    /// Make and show the signing key
+    /// Make, show and replace the signing key
     Key(key::KeyArgs),
+    /// Make this host's key known to a collector
+    Enroll(enroll::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
     /// Take records in and show the fleet
@@ -225,7 +228,13 @@ impl Command {
                 told(record::run(&arguments, |details| screen::render(details, typeface), out))
             }
             Command::Verify(arguments) => numbered(verify::run(&arguments, out)),
-            Command::Key(arguments) => told(key::run(&arguments, || host_document(&place::this_host()), out)),
+            Command::Key(key::KeyArgs { command: key::AnyCommand::Here(command) }) => {
+                told(key::run(&command, || host_document(&place::this_host()), out))
+            }
+            Command::Key(key::KeyArgs { command: key::AnyCommand::Rotate(arguments) }) => {
+                enroll::rotate(&arguments, out)
+            }
+            Command::Enroll(arguments) => enroll::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
             Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
