@@ -85,16 +85,8 @@ impl FromStr for Level {
     type Err = UnknownLevel;
 
     fn from_str(text: &str) -> Result<Self, UnknownLevel> {
-        const PLAIN: [Level; 8] = [
-            Level::Own,
-            Level::Psb,
-            Level::Pix,
-            Level::Pxb,
-            Level::Phb,
-            Level::Node,
-            Level::Sys,
-            Level::Unknown,
-        ];
+        const PLAIN: [Level; 8] =
+            [Level::Own, Level::Psb, Level::Pix, Level::Pxb, Level::Phb, Level::Node, Level::Sys, Level::Unknown];
         match text.strip_prefix("NV") {
             Some(links) => links.parse().map(Level::NvLink).map_err(|_| UnknownLevel),
             None => PLAIN.into_iter().find(|level| level.to_string() == text).ok_or(UnknownLevel),
