@@ -20,7 +20,7 @@ pub use document::document;
 pub use escape::{LONGEST, Markup, Printed};
 pub use shape::Shape;
 pub use verdict::{Against, Verdict};
-pub use verify::{File, Signed, Where};
+pub use verify::{File, Signed, Where, stem};
 
 use escape::markup;
 

@@ -124,7 +124,8 @@ pub fn slot(slot: &str) -> String {
     if slot.starts_with("module") { slot.to_owned() } else { format!("slot {slot}") }
 }
 
-fn place(finding: &Finding) -> Vec<String> {
+/// The parts of a place, the slot first; none for the host as a whole.
+pub fn place(finding: &Finding) -> Vec<String> {
     match &finding.place {
         Some(place) => [
             place.slot.as_deref().map(slot),

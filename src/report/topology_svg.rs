@@ -9,7 +9,7 @@ mod layout;
 
 use std::collections::BTreeMap;
 
-use canvas::{Canvas, Style};
+use canvas::{Canvas, Ground, Style};
 use layout::{GPU, Group, Layout, NIC, Panel, row};
 
 use crate::facts::topology::{GpuPlace, Level, Topology};
@@ -20,6 +20,15 @@ const WIDEST: f64 = 9.0;
 
 /// The drawing, with its title and its description for those who do not see it.
 pub fn svg(topology: &Topology, hostname: &str) -> String {
+    draw(topology, hostname, Ground::Own)
+}
+
+/// The same as part of a page, whose stylesheet gives it its colours.
+pub fn inline(topology: &Topology, hostname: &str) -> String {
+    draw(topology, hostname, Ground::Page)
+}
+
+fn draw(topology: &Topology, hostname: &str, ground: Ground) -> String {
     // A record may say anything; a matrix that does not fit its devices says nothing.
     if !topology.is_square() {
         let devices = topology.gpus.len() + topology.nics.len();
@@ -28,7 +37,7 @@ pub fn svg(topology: &Topology, hostname: &str) -> String {
     }
     let layout = Layout::of(topology);
     let faults = faults(topology);
-    let mut canvas = Canvas::new(layout.width, layout.height(faults.len()));
+    let mut canvas = Canvas::new(layout.width, layout.height(faults.len()), ground);
     let models = models(topology);
     canvas.heading(hostname, &models, &description(topology, &faults));
     for panel in &layout.panels {

@@ -53,10 +53,7 @@ mod tests {
     #[test]
     fn a_text_can_neither_end_its_element_nor_its_attribute() {
         let hostile = "\"><script>alert('1')</script>&\0\u{202e}";
-        assert_eq!(
-            escaped(hostile),
-            "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;\\u{0}\\u{202e}"
-        );
+        assert_eq!(escaped(hostile), "&quot;&gt;&lt;script&gt;alert(&#39;1&#39;)&lt;/script&gt;&amp;\\u{0}\\u{202e}");
     }
 
     #[test]
