@@ -155,12 +155,12 @@ impl Sections<'_> {
         Shape::Bad
     }
 
-    /// How a problem is meant.
-    fn grade(&self, problem: &Problem<'_>) -> &'static str {
+    /// What a problem is, where it is no fault of the machine.
+    fn grade(&self, problem: &Problem<'_>) -> Option<&'static str> {
         match problem.finding.grade {
-            Grade::Failed => "wrong",
-            Grade::Undecided => "could not be found out",
-            Grade::Warned => "worth knowing",
+            Grade::Failed => None,
+            Grade::Undecided => Some("could not be found out"),
+            Grade::Warned => Some("worth knowing"),
         }
     }
 

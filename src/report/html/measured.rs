@@ -158,15 +158,19 @@ impl<'a> Group<'a> {
         self.limits.words(self.unit)
     }
 
-    /// The values as dots on a line between the limits.
-    pub fn strip(&self, names: &Names) -> Markup {
+    /// The values as dots on a line between the limits; nothing where there is nothing to compare.
+    pub fn strip(&self, names: &Names) -> Option<Markup> {
+        let (lowest, highest) = self.extent();
+        if self.limits == Limits::default() && lowest == highest {
+            return None;
+        }
         let mut told = format!("{} {}", self.name, self.range());
         for part in self.exceptions(names).into_iter().chain([self.limit_words()]).filter(|part| !part.is_empty()) {
             told.push_str("; ");
             told.push_str(&part);
         }
         let values: Vec<f64> = self.values.iter().map(|(_, value)| *value).collect();
-        strip::svg(&values, self.limits, &told)
+        Some(strip::svg(&values, self.limits, &told))
     }
 
     fn extent(&self) -> (f64, f64) {

@@ -10,6 +10,8 @@ const WIDTH: f64 = 160.0;
 const HEIGHT: f64 = 22.0;
 /// Room for a dot at either end.
 const MARGIN: f64 = 7.0;
+/// Room beside the outermost value or limit, as a part of what lies between them.
+const ROOM: f64 = 0.12;
 
 /// The drawing. Limits are bars with a foot on the side that is allowed: floor `⌊`, ceiling `⌉`.
 pub fn svg(values: &[f64], limits: Limits, told: &str) -> Markup {
@@ -60,11 +62,16 @@ impl Scale {
         for value in all.filter(|value| value.is_finite()) {
             (lowest, highest) = (lowest.min(value), highest.max(value));
         }
-        // A single value stands in the middle.
-        if !lowest.is_finite() || highest - lowest <= 0.0 || !(highest - lowest).is_finite() {
-            return Scale { lowest: if lowest.is_finite() { lowest - 1.0 } else { 0.0 }, span: 2.0 };
+        if !lowest.is_finite() || !(highest - lowest).is_finite() {
+            return Scale { lowest: -1.0, span: 2.0 };
         }
-        Scale { lowest, span: highest - lowest }
+        // What has no floor and is never negative begins at nothing, so that the distance to its
+        // ceiling is seen as it is. Elsewhere there is room beside the outermost.
+        let from_nothing = limits.floor.is_none() && lowest >= 0.0;
+        let lowest = if from_nothing { 0.0 } else { lowest };
+        let room = if highest > lowest { (highest - lowest) * ROOM } else { 1.0 };
+        let below = if from_nothing && highest > 0.0 { 0.0 } else { room };
+        Scale { lowest: lowest - below, span: highest - lowest + below + room }
     }
 
     fn x(&self, value: f64) -> f64 {
