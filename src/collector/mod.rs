@@ -4,4 +4,9 @@
 //! What the collector thinks of a record (flags, policy, the key's tier) stands beside it and
 //! never changes it.
 
+pub mod chain;
+pub mod intake;
 pub mod model;
+pub mod nonce;
+pub mod policy;
+pub mod store;

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::decision::{Decision, Level, Stage};
 use crate::ident::Digest;
+use crate::outcome::Grade;
 use crate::record::receipt::LedgerPlace;
 use crate::record::standing::{Flag, Tier};
 
@@ -21,6 +22,19 @@ pub enum KeyState {
     Retired,
     /// What it signs is refused, and what it signed does not count any more.
     Revoked,
+}
+
+impl KeyState {
+    pub const ALL: [KeyState; 4] = [KeyState::Pending, KeyState::Approved, KeyState::Retired, KeyState::Revoked];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            KeyState::Pending => "pending",
+            KeyState::Approved => "approved",
+            KeyState::Retired => "retired",
+            KeyState::Revoked => "revoked",
+        }
+    }
 }
 
 /// A key that the collector knows.
@@ -58,7 +72,7 @@ pub struct Record {
     pub payload: Digest,
     pub run_id: String,
     pub keyid: String,
-    /// The key's tier and state now.
+    /// The key's tier and state now; the tier of then stands in the receipt.
     pub tier: Tier,
     pub key_state: KeyState,
     pub host: Digest,
@@ -73,6 +87,8 @@ pub struct Record {
     pub waived: bool,
     pub seq: u64,
     pub prev: Option<Digest>,
+    /// Whether it carries a nonce.
+    pub challenged: bool,
     /// By the host's clock.
     pub finished_at: Timestamp,
     /// By ours.
@@ -102,6 +118,22 @@ pub enum Standing {
     Uncounted,
 }
 
+impl Standing {
+    /// In the order of [`Sort::Worst`].
+    pub const ALL: [Standing; 5] =
+        [Standing::Rejected, Standing::Undecided, Standing::Uncounted, Standing::Expired, Standing::Accepted];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Standing::Accepted => "accepted",
+            Standing::Rejected => "rejected",
+            Standing::Undecided => "undecided",
+            Standing::Expired => "expired",
+            Standing::Uncounted => "uncounted",
+        }
+    }
+}
+
 /// A node by its newest record. A partial or overridden run that rejects nothing changes no standing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -119,9 +151,10 @@ pub struct Node {
 }
 
 /// A finding of a node's newest record.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {
+    pub grade: Grade,
     pub step: String,
     pub code: String,
     pub title: String,
@@ -130,6 +163,7 @@ pub struct Problem {
     pub serial: Option<String>,
     pub action: String,
     /// In how many rejected runs of this host this finding stood on this subject within 30 days.
+    #[serde(default)]
     pub repeated: u64,
 }
 

@@ -91,6 +91,12 @@ pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError>
     })
 }
 
+/// The key ids that a record's signatures name: hints to find a key by, and nothing to decide by.
+pub fn signers(bytes: &[u8]) -> Result<Vec<String>, VerifyError> {
+    let envelope = read_envelope(bytes, dsse::PAYLOAD_TYPE)?;
+    Ok(envelope.signatures.into_iter().map(|signature| signature.keyid).collect())
+}
+
 /// The payload of an envelope of exactly this type, and the key of these that signed it. What
 /// the payload means is the caller's.
 pub(super) fn verify_payload<'a>(

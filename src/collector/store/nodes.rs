@@ -1,0 +1,176 @@
+//! Nodes: each host by its newest record, summed up as records come in.
+//!
+//! Which record is a host's newest, is [`supersedes`]'s to say; what is thought of it, is
+//! `policy::standing`'s. Both are judged again when a key is decided about, and of all nodes when
+//! the policy is another one than the store was last served with.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::engine::{Engine, EngineError, Value};
+use super::records::{COLUMNS, record};
+use super::{Rules, StoreError, schema};
+use crate::collector::intake::Taken;
+use crate::collector::model::{KeyState, Record, Standing};
+use crate::collector::policy::{Policy, standing};
+use crate::decision::Decision;
+use crate::ident::Digest;
+use crate::record::standing::Flag;
+
+/// The policy that holds: the given one, else the one of the last time. Another one than that
+/// judges every node anew.
+pub fn settle_policy(engine: &mut dyn Engine, given: Option<&Policy>) -> Result<Policy, StoreError> {
+    let damaged = |_| StoreError::Damaged { what: "policy" };
+    let stored: Option<Policy> =
+        schema::read_meta(engine, "policy")?.map(|text| serde_json::from_str(&text)).transpose().map_err(damaged)?;
+    let policy = given.cloned().or_else(|| stored.clone()).unwrap_or_default();
+    if stored.as_ref() != Some(&policy) {
+        let text = serde_json::to_string(&policy).map_err(damaged)?;
+        schema::write_meta(engine, "policy", &text)?;
+        judge_all(engine, &policy, Timestamp::now())?;
+    }
+    Ok(policy)
+}
+
+/// Whether a record takes the place of a host's newest one.
+///
+/// A record by a key that nobody approved, or of a recorded host, never takes the place of one
+/// that can count. A run that left steps out or was told where to read takes it only by a
+/// rejection. Of one key's records the later in its chain is the newer, in whatever order they
+/// came; of two keys' records the one that came later.
+pub fn supersedes(new: &Record, old: &Record) -> bool {
+    let foreign = |record: &Record| record.key_state == KeyState::Pending || record.flags.contains(&Flag::Simulated);
+    let short = |record: &Record| {
+        let left_out = record.flags.contains(&Flag::Partial) || record.flags.contains(&Flag::Overridden);
+        left_out && record.decision != Decision::Rejected
+    };
+    match (foreign(new), foreign(old)) {
+        (true, false) => return false,
+        (false, true) => return true,
+        _ => {}
+    }
+    match (short(new), short(old)) {
+        (true, false) => return false,
+        (false, true) => return true,
+        _ => {}
+    }
+    if new.keyid == old.keyid && new.seq != old.seq { new.seq > old.seq } else { new.ledger.index > old.ledger.index }
+}
+
+/// Counts a record that was just stored, and makes it its host's newest if it is.
+pub fn add(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record) -> Result<(), EngineError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid
+         WHERE n.host = $1"
+    );
+    let rows = engine.query(&sql, &[new.host.into()])?;
+    let old = rows.first().map(|row| record(row, &rules.policy)).transpose()?;
+    let rejected = new.decision == Decision::Rejected && new.key_state != KeyState::Pending;
+    match &old {
+        Some(old) if !supersedes(new, old) => {
+            const COUNT: &str = "UPDATE nodes SET runs = runs + 1, rejections = rejections + $1 WHERE host = $2";
+            engine.execute(COUNT, &[rejected.into(), new.host.into()])?;
+        }
+        _ => put(engine, rules, taken, new, rejected)?,
+    }
+    Ok(())
+}
+
+fn put(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record, rejected: bool) -> Result<(), EngineError> {
+    const SQL: &str = "INSERT INTO nodes (host, position, hostname, serial, search, class, tier, standing, expires_at,
+        gpus, problems, runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12)
+        ON CONFLICT (host) DO UPDATE SET position = excluded.position, hostname = excluded.hostname,
+        serial = excluded.serial, search = excluded.search, class = excluded.class, tier = excluded.tier,
+        standing = excluded.standing, expires_at = excluded.expires_at, gpus = excluded.gpus,
+        problems = excluded.problems, runs = nodes.runs + 1, rejections = nodes.rejections + excluded.rejections";
+    let (rank, expires_at) = judged(new, &rules.policy, new.received_at);
+    let problems = serde_json::to_string(&taken.problems).expect("problems of strings and numbers are JSON");
+    let columns = [
+        new.host.into(),
+        new.ledger.index.into(),
+        new.hostname.as_str().into(),
+        taken.serial.clone().into(),
+        search_text(taken).into(),
+        new.class.as_str().into(),
+        new.tier.as_str().into(),
+        rank,
+        expires_at,
+        taken.gpus.as_str().into(),
+        problems.into(),
+        rejected.into(),
+    ];
+    engine.execute(SQL, &columns)?;
+    engine.execute("DELETE FROM node_findings WHERE host = $1", &[new.host.into()])?;
+    let codes: BTreeSet<&str> = taken.problems.iter().map(|problem| problem.code.as_str()).collect();
+    for code in codes {
+        let finding = [Value::from(new.host), code.into()];
+        engine.execute("INSERT INTO node_findings (host, code) VALUES ($1, $2)", &finding)?;
+    }
+    Ok(())
+}
+
+/// Judges a host's node anew, after its key was decided about.
+pub fn judge(engine: &mut dyn Engine, policy: &Policy, host: &Digest, now: Timestamp) -> Result<(), EngineError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid
+         WHERE n.host = $1"
+    );
+    for row in engine.query(&sql, &[(*host).into()])? {
+        rank(engine, &record(&row, policy)?, policy, now)?;
+    }
+    Ok(())
+}
+
+/// Accepted nodes whose time is over stand as expired from now on.
+pub fn expire(engine: &mut dyn Engine, now: Timestamp) -> Result<u64, EngineError> {
+    const SQL: &str = "UPDATE nodes SET standing = $1 WHERE standing = $2 AND expires_at <= $3";
+    engine.execute(SQL, &[place(Standing::Expired), place(Standing::Accepted), now.into()])
+}
+
+/// A standing as a column holds it: its place among the worst.
+pub fn place(standing: Standing) -> Value {
+    let place = Standing::ALL.iter().position(|other| *other == standing).unwrap_or_default();
+    Value::from(place as u64)
+}
+
+/// What a search looks through, in lower case, one name a line.
+pub fn search_text(taken: &Taken) -> String {
+    let mut text = format!("{}\n{}\n{}", taken.hostname, taken.serial.as_deref().unwrap_or_default(), taken.host);
+    for serial in &taken.gpu_serials {
+        text.push('\n');
+        text.push_str(serial);
+    }
+    text.to_lowercase()
+}
+
+fn judge_all(engine: &mut dyn Engine, policy: &Policy, now: Timestamp) -> Result<(), EngineError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid
+         WHERE n.position > $1 ORDER BY n.position LIMIT 1000"
+    );
+    let mut after = 0;
+    loop {
+        let rows = engine.query(&sql, &[Value::from(after)])?;
+        if rows.is_empty() {
+            return Ok(());
+        }
+        for row in rows {
+            let record = record(&row, policy)?;
+            after = record.ledger.index;
+            rank(engine, &record, policy, now)?;
+        }
+    }
+}
+
+fn rank(engine: &mut dyn Engine, record: &Record, policy: &Policy, now: Timestamp) -> Result<(), EngineError> {
+    const SQL: &str = "UPDATE nodes SET standing = $1, expires_at = $2, tier = $3 WHERE host = $4";
+    let (rank, expires_at) = judged(record, policy, now);
+    engine.execute(SQL, &[rank, expires_at, record.tier.as_str().into(), record.host.into()])?;
+    Ok(())
+}
+
+fn judged(record: &Record, policy: &Policy, now: Timestamp) -> (Value, Value) {
+    let expires_at = policy.expires_at(record).unwrap_or(Timestamp::MAX);
+    (place(standing(record, policy, now)), expires_at.into())
+}

@@ -1,0 +1,40 @@
+//! The connections that questions are asked on, shared by whoever asks.
+
+use std::sync::Mutex;
+
+use super::engine::Engine;
+use super::{Place, StoreError};
+
+/// Connections that are kept open between questions.
+const KEPT: usize = 8;
+
+pub struct Readers {
+    place: Place,
+    idle: Mutex<Vec<Box<dyn Engine>>>,
+}
+
+impl Readers {
+    pub fn new(place: Place) -> Readers {
+        Readers { place, idle: Mutex::default() }
+    }
+
+    /// Asks on an idle connection or on a new one. One on which a question failed is not used again.
+    pub fn ask<T>(&self, question: impl FnOnce(&mut dyn Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        let idle = self.lock().pop();
+        let mut engine = match idle {
+            Some(engine) => engine,
+            None => self.place.connect()?,
+        };
+        let answer = question(engine.as_mut())?;
+        let mut idle = self.lock();
+        if idle.len() < KEPT {
+            idle.push(engine);
+        }
+        Ok(answer)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Box<dyn Engine>>> {
+        // A thread that panicked while it held the list left a whole list.
+        self.idle.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
