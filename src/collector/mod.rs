@@ -8,5 +8,6 @@ pub mod chain;
 pub mod intake;
 pub mod model;
 pub mod nonce;
+pub mod page;
 pub mod policy;
 pub mod store;

@@ -14,11 +14,9 @@ use crate::outcome::{Finding, Status};
 use crate::predicate::Details;
 use crate::report::{problem, record};
 
-pub use gpus::{GpuChange, GpuName, What};
+pub use gpus::{GpuChange, GpuName, Identities, What};
 pub use measurements::MeasurementChange;
 pub use text::text;
-
-use gpus::Identities;
 
 /// The version of this object as `--format json` prints it.
 pub const FORMAT: u32 = 1;

@@ -6,7 +6,7 @@
 
 pub mod age;
 mod body;
-pub mod difference;
+mod difference;
 mod document;
 mod escape;
 pub mod measured;
@@ -15,13 +15,15 @@ mod strip;
 mod verdict;
 mod verify;
 
-pub use body::Body;
+pub use body::{Body, drawing};
+pub use difference::{DifferenceBody, SideView};
 pub use document::document;
 pub use escape::{LONGEST, Markup, Printed};
 pub use shape::Shape;
 pub use verdict::{Against, Verdict};
 pub use verify::{File, Signed, Where, stem};
 
+pub use escape::escaped;
 use escape::markup;
 
 /// The stylesheet of every page. The document carries it along; the collector serves it as a file.

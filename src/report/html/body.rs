@@ -1,5 +1,6 @@
 //! The body of a record's page: all that it says, worst first.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use askama::Template;
@@ -8,11 +9,15 @@ use super::age::written;
 use super::escape::escaped;
 use super::measured::{Grid, Group, Names};
 use super::verify::{Commands, File, Signed, Where};
-use super::{Against, Markup, Shape, Verdict, markup};
+use super::{Markup, Shape, Verdict, markup};
+use crate::facts::topology::Topology;
 use crate::outcome::{Action, Grade};
 use crate::predicate::{Details, InventoryGpu, Step};
 use crate::report::problem::{self, NotJudged, Problem};
 use crate::report::{quantity, topology_svg};
+
+/// GPUs, and network devices, that a drawing has at most.
+const MOST_DRAWN: usize = 64;
 
 /// A record with what signed it. Writes the sections from the verdict to the files.
 pub struct Body<'a> {
@@ -48,9 +53,8 @@ struct Waived<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// `others` is what is known against the record from elsewhere than the record itself.
-    pub fn new(details: &'a Details, signed: &'a Signed, others: &[Against]) -> Body<'a> {
-        Body { details, signed, verdict: Verdict::of(details, others), names: Names::of(details) }
+    pub fn new(details: &'a Details, signed: &'a Signed, verdict: Verdict) -> Body<'a> {
+        Body { details, signed, verdict, names: Names::of(details) }
     }
 
     pub fn verdict(&self) -> &Verdict {
@@ -93,10 +97,21 @@ impl fmt::Display for Body<'_> {
     }
 }
 
-/// The topology as part of a page, in the page's colours.
+/// The topology as part of a page, in the page's colours, with what failed marked where it is.
 pub fn drawing(details: &Details) -> Option<Markup> {
-    let topology = details.topology.as_ref().filter(|topology| !topology.gpus.is_empty())?;
-    Some(markup(topology_svg::inline(topology, &details.host.hostname)))
+    // More than any host has; a record may say anything, and drawing grows with the square.
+    let drawable =
+        |topology: &&Topology| (1..=MOST_DRAWN).contains(&topology.gpus.len()) && topology.nics.len() <= MOST_DRAWN;
+    let topology = details.topology.as_ref().filter(drawable)?;
+    let mut wrong: BTreeMap<String, String> = BTreeMap::new();
+    for (_, finding) in problem::open_findings(details).filter(|(_, finding)| finding.grade == Grade::Failed) {
+        let known = wrong.entry(finding.subject.to_string()).or_default();
+        if !known.contains(&finding.title) {
+            let separator = if known.is_empty() { "" } else { ", " };
+            known.push_str(&format!("{separator}{}", finding.title));
+        }
+    }
+    Some(markup(topology_svg::inline(topology, &details.host.hostname, &wrong)))
 }
 
 impl Sections<'_> {

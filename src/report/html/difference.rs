@@ -20,11 +20,11 @@ pub struct DifferenceBody<'a> {
     pub after: SideView,
 }
 
-/// What is known of one of the two beyond its own words.
+/// What is known of one of the two beyond its own words: where it is, and what is thought of it.
 #[derive(Clone, Debug, Default)]
 pub struct SideView {
     pub href: Option<String>,
-    pub against: Vec<Against>,
+    pub verdict: Option<Verdict>,
 }
 
 #[derive(Template)]
@@ -70,15 +70,11 @@ impl fmt::Display for DifferenceBody<'_> {
     }
 }
 
-/// Of the marks that a record has, those speak against it that make it count less.
+/// By itself a record says less than its decision where it is marked so.
 fn verdict(side: &Side, view: &SideView) -> Verdict {
-    let mut against = view.against.clone();
-    for mark in side.marks.iter().filter(|mark| ["simulated", "overridden", "partial"].contains(&mark.as_str())) {
-        if against.iter().all(|known| known.word != *mark) {
-            against.push(Against::new(mark, ""));
-        }
-    }
-    Verdict::new(side.decision, against)
+    let marks = ["simulated", "overridden", "partial"];
+    let against = side.marks.iter().filter(|mark| marks.contains(&mark.as_str())).map(|mark| Against::new(mark, ""));
+    view.verdict.clone().unwrap_or_else(|| Verdict::new(side.decision, against.collect()))
 }
 
 impl Sections<'_> {

@@ -3,7 +3,7 @@
 use askama::Template;
 
 use super::verify::Signed;
-use super::{Body, Markup, STYLESHEET, markup};
+use super::{Body, Markup, STYLESHEET, Verdict, markup};
 use crate::predicate::Details;
 
 #[derive(Template)]
@@ -18,7 +18,7 @@ struct Document<'a> {
 
 /// The record as a self-contained HTML file.
 pub fn document(details: &Details, signed: &Signed) -> String {
-    let body = Body::new(details, signed, &[]);
+    let body = Body::new(details, signed, Verdict::of(details));
     let document = Document {
         details,
         stylesheet: markup(STYLESHEET.to_owned()),

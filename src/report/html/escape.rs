@@ -39,7 +39,7 @@ pub(super) fn markup(text: String) -> Markup {
 }
 
 /// The text as an attribute's value or an element's content.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::new();
     // Writing to a String cannot fail.
     let _ = Printed.write_escaped_str(&mut safe, text);

@@ -42,23 +42,35 @@ impl Against {
 }
 
 impl Verdict {
+    /// Of a record by itself: what it says of itself is all that is known against it.
+    pub fn of(details: &Details) -> Verdict {
+        Verdict::new(details.decision, Against::of(details))
+    }
+
+    /// An accepted record with anything against it does not count.
     pub fn new(decision: Decision, against: Vec<Against>) -> Verdict {
         match decision {
-            Decision::Accepted if !against.is_empty() => {
-                Verdict { shape: Shape::Void, word: "accepted, does not count".to_owned(), against }
-            }
+            Decision::Accepted if !against.is_empty() => Verdict::uncounted(against),
             decision => Verdict { shape: decision.into(), word: decision.to_string(), against },
         }
     }
 
-    /// Of a record by itself, with what others have against it; each word once.
-    pub fn of(details: &Details, others: &[Against]) -> Verdict {
-        let mut against = Against::of(details);
-        for other in others {
-            if against.iter().all(|known| known.word != other.word) {
-                against.push(other.clone());
+    pub fn uncounted(against: Vec<Against>) -> Verdict {
+        Verdict { shape: Shape::Void, word: "accepted, does not count".to_owned(), against }
+    }
+
+    /// Accepted, longer ago than counts.
+    pub fn expired(against: Vec<Against>) -> Verdict {
+        Verdict { shape: Shape::Expired, word: "accepted, expired".to_owned(), against }
+    }
+
+    /// With what the record says of itself too, each word once. It changes nothing of the word.
+    pub fn with(mut self, details: &Details) -> Verdict {
+        for mark in Against::of(details) {
+            if self.against.iter().all(|known| known.word != mark.word) {
+                self.against.push(mark);
             }
         }
-        Verdict::new(details.decision, against)
+        self
     }
 }
