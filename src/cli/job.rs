@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use crate::host::{fixture, read, session};
-use crate::isolate::{serve_each, serve_one};
+use crate::isolate::{serve_each, serve_one, serve_program_job};
 use crate::wire;
 
 /// Runs the job of this name with the parent at stdin and stdout.
@@ -27,4 +27,5 @@ const JOBS: &[Job] = &[
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),
     ("post", || serve_one(wire::serve_post_job)),
+    ("program", serve_program_job),
 ];

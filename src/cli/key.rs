@@ -115,7 +115,8 @@ fn write_pair(path: &Path, algorithm: Algorithm, out: &mut dyn Write) -> Result<
     Ok(writeln!(out, "fingerprint {}", key.public_key().keyid())?)
 }
 
-fn print(key: &PublicKey, format: KeyFormat, out: &mut dyn Write) -> io::Result<()> {
+/// The public half in one of its forms.
+pub fn print(key: &PublicKey, format: KeyFormat, out: &mut dyn Write) -> io::Result<()> {
     match format {
         KeyFormat::Pem => write!(out, "{}", key.to_pem()),
         KeyFormat::Openssh => writeln!(out, "{}", key.to_openssh("nodegate")),

@@ -3,6 +3,7 @@
 mod capture;
 mod checks;
 mod class;
+mod collector;
 mod completions;
 mod delivery;
 mod input;
@@ -85,6 +86,8 @@ enum Command {
     Key(key::KeyArgs),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
+    /// Take records in and show the fleet
+    Collector(Box<collector::Args>),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
@@ -220,6 +223,7 @@ impl Command {
             Command::Verify(arguments) => numbered(verify::run(&arguments, out)),
             Command::Key(arguments) => told(key::run(&arguments, || host_document(&place::this_host()), out)),
             Command::Status(arguments) => status(&arguments, out),
+            Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
         }
     }

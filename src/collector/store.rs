@@ -7,6 +7,7 @@
 mod admit;
 mod alerts;
 mod engine;
+mod enrolment;
 mod fleet;
 mod keys;
 mod nodes;

@@ -11,6 +11,7 @@ mod dialogue;
 mod end;
 mod interrupt;
 mod lines;
+mod program;
 
 use std::io;
 use std::path::PathBuf;
@@ -22,6 +23,7 @@ use serde::de::DeserializeOwned;
 pub use child::{Child, Line};
 pub use dialogue::{Dialogue, serve_each, serve_one};
 pub use interrupt::{interrupt_flag, interrupted};
+pub use program::{Bytes, Done, Failed, ProgramError, Step, Work, run_programs, serve_program_job};
 
 use crate::facts::snapshot::Wedge;
 use crate::ident::printable;

@@ -1,4 +1,4 @@
-//! Private keys: the host's, and the throw-away key of a simulated run.
+//! Private keys: the host's, the collector's, and the throw-away key of a simulated run.
 //!
 //! A [`HostKey`] signs only a [`Live`] statement and an [`EphemeralKey`] only a [`Simulated`]
 //! one, and which of the two a statement is follows from its own details: a recording can
@@ -12,8 +12,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::dsse::{self, Envelope, Signature};
+use super::enrolment::{self, Enrolment};
+use super::outside::{OutsideKey, SignError};
 use super::public_key::{PublicKey, from_pem, to_pem};
 use super::statement::{Live, Simulated};
+use super::tpm::TpmKey;
 
 const PEM_LABEL: &str = "PRIVATE KEY";
 
@@ -41,10 +44,13 @@ pub enum PrivateKeyError {
     Form,
     #[error("neither an Ed25519 nor an ECDSA P-256 key")]
     Type,
+    #[error("a damaged reference to a key outside, or one that a newer nodegate wrote")]
+    Reference,
 }
 
-/// The key of a host; kept in its state folder, signs what was measured on it.
-pub struct HostKey(Pair);
+/// The key of a host: kept in its state folder, or held by a TPM or signer that the folder refers
+/// to. It signs what was measured on the host.
+pub struct HostKey(Held);
 
 /// A key that lives in memory for one simulated run. It cannot be written anywhere.
 pub struct EphemeralKey(Pair);
@@ -60,25 +66,85 @@ pub enum Signing {
 
 impl HostKey {
     pub fn generate(algorithm: Algorithm) -> Self {
-        HostKey(Pair::generate(algorithm))
+        HostKey(Held::Here(Pair::generate(algorithm)))
     }
 
-    /// Reads a PKCS#8 PEM block; `openssl genpkey` makes such as well.
+    /// A key that a signer program holds: bytes to sign on its standard input, the signature (ASN.1
+    /// DER for P-256, 64 bytes for Ed25519) on its standard output.
+    pub fn of_signer(command: Vec<String>, public: PublicKey) -> Self {
+        HostKey(Held::Outside(OutsideKey::of_command(command, public)))
+    }
+
+    /// A key in a TPM; none where its public area is not that of a key that cannot leave it.
+    pub fn of_tpm(key: TpmKey) -> Option<Self> {
+        OutsideKey::of_tpm(key).map(|key| HostKey(Held::Outside(key)))
+    }
+
+    /// Reads a PKCS#8 PEM block, as `openssl genpkey` makes it too, or a reference to a key outside.
     pub fn parse(text: &str) -> Result<Self, PrivateKeyError> {
-        Pair::from_der(&from_pem(text, PEM_LABEL).ok_or(PrivateKeyError::Form)?).map(HostKey)
+        if OutsideKey::is_reference(text) {
+            return OutsideKey::parse(text).map(|key| HostKey(Held::Outside(key))).ok_or(PrivateKeyError::Reference);
+        }
+        let pair = Pair::from_der(&from_pem(text, PEM_LABEL).ok_or(PrivateKeyError::Form)?)?;
+        Ok(HostKey(Held::Here(pair)))
     }
 
-    /// PKCS#8 version 1: OpenSSL 3.0 refuses version 2.
+    /// PKCS#8 version 1, since OpenSSL 3.0 refuses version 2; of a key outside the reference to it.
     pub fn to_pem(&self) -> String {
-        to_pem(&self.0.to_der(), PEM_LABEL)
+        match &self.0 {
+            Held::Here(pair) => to_pem(&pair.to_der(), PEM_LABEL),
+            Held::Outside(key) => key.to_text(),
+        }
     }
 
     pub fn public_key(&self) -> &PublicKey {
-        &self.0.public
+        match &self.0 {
+            Held::Here(pair) => &pair.public,
+            Held::Outside(key) => &key.public,
+        }
     }
 
-    pub fn sign(&self, statement: &Live) -> Envelope {
-        self.0.envelope(dsse::PAYLOAD_TYPE, statement.payload())
+    /// The TPM or signer that holds the key, if it is not in the key file itself.
+    pub fn outside(&self) -> Option<&OutsideKey> {
+        match &self.0 {
+            Held::Here(_) => None,
+            Held::Outside(key) => Some(key),
+        }
+    }
+
+    pub fn sign(&self, statement: &Live) -> Result<Envelope, SignError> {
+        self.envelope(dsse::PAYLOAD_TYPE, statement.payload())
+    }
+
+    /// The statement that enrols this key, in an envelope that this key signed. What the statement
+    /// says of the key follows from the key.
+    pub fn enrol(&self, enrolment: Enrolment) -> Result<Envelope, SignError> {
+        let enrolment = Enrolment { public_key: self.public_key().to_pem(), simulated: false, ..enrolment };
+        self.envelope(enrolment::PAYLOAD_TYPE, &enrolment.to_json())
+    }
+
+    /// Adds this key's signature to the enrolment of the key that replaces it.
+    pub fn endorse(&self, envelope: Envelope) -> Result<Envelope, SignError> {
+        // An envelope of our own making is base64; an empty payload is endorsed in vain.
+        let payload = dsse::decode_base64(&envelope.payload).unwrap_or_default();
+        let mut endorsed = self.envelope(enrolment::PAYLOAD_TYPE, &payload)?;
+        endorsed.signatures.splice(0..0, envelope.signatures);
+        Ok(endorsed)
+    }
+
+    /// Signs what means nothing, to see whether the key can be reached.
+    pub(super) fn try_out(&self) -> Result<(), SignError> {
+        self.envelope("application/vnd.nodegate.trial", b"").map(drop)
+    }
+
+    fn envelope(&self, payload_type: &str, payload: &[u8]) -> Result<Envelope, SignError> {
+        match &self.0 {
+            Held::Here(pair) => Ok(pair.envelope(payload_type, payload)),
+            Held::Outside(key) => {
+                let signature = key.sign(&dsse::pre_authentication_encoding(payload_type, payload))?;
+                Ok(enveloped(payload_type, payload, &key.public, &signature))
+            }
+        }
     }
 }
 
@@ -93,6 +159,13 @@ impl EphemeralKey {
 
     pub fn sign(&self, statement: &Simulated) -> Envelope {
         self.0.envelope(dsse::PAYLOAD_TYPE, statement.payload())
+    }
+
+    /// The statement that enrols this key as what it is.
+    pub fn enrol(&self, enrolment: Enrolment) -> Envelope {
+        let enrolment =
+            Enrolment { public_key: self.public_key().to_pem(), simulated: true, replaces: None, ..enrolment };
+        self.0.envelope(enrolment::PAYLOAD_TYPE, &enrolment.to_json())
     }
 }
 
@@ -145,6 +218,12 @@ impl fmt::Debug for EphemeralKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "EphemeralKey({})", self.public_key().keyid())
     }
+}
+
+enum Held {
+    /// In memory, and in the key file.
+    Here(Pair),
+    Outside(OutsideKey),
 }
 
 enum Secret {
@@ -204,11 +283,15 @@ impl Pair {
 
     fn envelope(&self, payload_type: &str, payload: &[u8]) -> Envelope {
         let signature = self.sign(&dsse::pre_authentication_encoding(payload_type, payload));
-        Envelope {
-            payload: STANDARD.encode(payload),
-            payload_type: payload_type.to_owned(),
-            signatures: vec![Signature { keyid: self.public.keyid(), sig: STANDARD.encode(signature) }],
-        }
+        enveloped(payload_type, payload, &self.public, &signature)
+    }
+}
+
+fn enveloped(payload_type: &str, payload: &[u8], key: &PublicKey, signature: &[u8]) -> Envelope {
+    Envelope {
+        payload: STANDARD.encode(payload),
+        payload_type: payload_type.to_owned(),
+        signatures: vec![Signature { keyid: key.keyid(), sig: STANDARD.encode(signature) }],
     }
 }
 

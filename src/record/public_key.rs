@@ -110,18 +110,28 @@ impl PublicKey {
         }
         let blob = STANDARD.decode(blob).map_err(|_| PublicKeyError::Damaged)?;
         let fields = openssh_fields(&blob).ok_or(PublicKeyError::Damaged)?;
-        match (kind, &fields[..]) {
-            ("ssh-ed25519", [b"ssh-ed25519", point]) if point.len() == 32 => {
-                Ok(PublicKey::new(Algorithm::Ed25519, point))
-            }
-            ("ecdsa-sha2-nistp256", [b"ecdsa-sha2-nistp256", b"nistp256", point])
-                if point.len() == 65 && point[0] == 4 =>
-            {
-                Ok(PublicKey::new(Algorithm::P256, point))
-            }
+        match (kind, PublicKey::from_openssh_blob(&blob)) {
+            ("ssh-ed25519" | "ecdsa-sha2-nistp256", Some(key)) if fields[0] == kind.as_bytes() => Ok(key),
             ("ssh-ed25519" | "ecdsa-sha2-nistp256", _) => Err(PublicKeyError::Damaged),
             _ => Err(PublicKeyError::Type(printable(kind, 60))),
         }
+    }
+
+    /// Reads the binary form that stands in an OpenSSH line and in an SSH signature.
+    pub(super) fn from_openssh_blob(blob: &[u8]) -> Option<Self> {
+        match &openssh_fields(blob)?[..] {
+            [b"ssh-ed25519", point] if point.len() == 32 => Some(PublicKey::new(Algorithm::Ed25519, point)),
+            [b"ecdsa-sha2-nistp256", b"nistp256", point] if point.len() == 65 && point[0] == 4 => {
+                Some(PublicKey::new(Algorithm::P256, point))
+            }
+            _ => None,
+        }
+    }
+
+    /// The 32 bytes of an Ed25519 key, or the 65 of an uncompressed P-256 point.
+    #[cfg(test)]
+    pub(super) fn point(&self) -> &[u8] {
+        &self.point
     }
 
     fn spki_prefix(&self) -> &'static [u8] {
@@ -181,7 +191,8 @@ pub(super) fn from_pem(text: &str, label: &str) -> Option<Vec<u8>> {
     STANDARD.decode(body).ok()
 }
 
-fn openssh_fields(mut blob: &[u8]) -> Option<Vec<&[u8]>> {
+/// Fields with their length in four bytes before them (RFC 4251 §5); none where they do not add up.
+pub(super) fn openssh_fields(mut blob: &[u8]) -> Option<Vec<&[u8]>> {
     let mut fields = Vec::new();
     while !blob.is_empty() {
         let (length, rest) = blob.split_at_checked(4)?;

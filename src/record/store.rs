@@ -20,17 +20,20 @@ use std::path::{Path, PathBuf};
 
 use super::bundle::Bundle;
 use super::dsse::Envelope;
+use super::durable;
 use super::identity::{Documents, HostDocument};
 use super::keyfile::KeyFileError;
 use super::keys::{EphemeralKey, Signing};
+use super::new_key::{NewKey, NewKeyError};
+use super::outside::SignError;
 use super::public_key::PublicKey;
 use super::statement::{StatementError, Unsigned};
 use super::verify::{VerifyError, verify};
-use super::{Algorithm, durable};
 use crate::ident::Digest;
 use crate::predicate::Details;
 
 mod folder;
+pub mod rotation;
 mod shelf;
 mod state;
 
@@ -85,6 +88,10 @@ pub enum StoreError {
     Key(#[from] KeyFileError),
     #[error("the record cannot be written down")]
     Statement(#[from] StatementError),
+    #[error("no key for this host")]
+    NewKey(#[from] NewKeyError),
+    #[error("nothing can be signed with this host's key")]
+    Sign(#[from] SignError),
     #[error("the record that was just signed does not verify")]
     SelfCheck(#[source] VerifyError),
 }
@@ -142,7 +149,7 @@ impl Store {
     /// Opens the folder for runs on this machine. A missing key is made; a key and history of
     /// another machine are set aside; what a killed run left is finished or undone.
     pub fn for_host(folder: &Path, host: &HostDocument) -> Result<Store, StoreError> {
-        Store::for_host_with(folder, host, Algorithm::default())
+        Store::for_host_with(folder, host, NewKey::default())
     }
 
     /// The same for a run that was told where to read the machine (`--root`): what it was shown may
@@ -156,14 +163,14 @@ impl Store {
         }
     }
 
-    /// The same; a key that has to be made is of this algorithm.
-    pub fn for_host_with(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<Store, StoreError> {
+    /// The same; a key that has to be made is made so.
+    pub fn for_host_with(folder: &Path, host: &HostDocument, new: impl Into<NewKey>) -> Result<Store, StoreError> {
         let records = folder.join(RECORDS);
         folder::prepare(folder)?;
         folder::prepare(&records)?;
         let _lock = folder::lock(folder)?;
         folder::sweep([folder, &records])?;
-        let (key, notices) = state::claim(folder, host, algorithm)?;
+        let (key, notices) = state::claim(folder, host, &new.into())?;
         Ok(Store { folder: folder.to_owned(), signing: Signing::Host(key), host: Some(host.digest()), notices })
     }
 
@@ -255,7 +262,7 @@ impl Store {
 
     fn sign(&self, unsigned: &Unsigned) -> Result<Envelope, StoreError> {
         match (&self.signing, unsigned) {
-            (Signing::Host(key), Unsigned::Live(statement)) => Ok(key.sign(statement)),
+            (Signing::Host(key), Unsigned::Live(statement)) => Ok(key.sign(statement)?),
             (Signing::Throwaway(key), Unsigned::Simulated(statement)) => Ok(key.sign(statement)),
             (Signing::Host(_), Unsigned::Simulated(_)) => {
                 Err(StoreError::WrongKind { details: "simulated", opened: "this host" })

@@ -12,7 +12,7 @@ fn signed(algorithm: Algorithm) -> (Value, PublicKey) {
     let Unsigned::Live(live) = Unsigned::new(sample::details(), &sample::documents()).unwrap() else {
         panic!("the sample is a live run")
     };
-    (serde_json::from_slice(&key.sign(&live).to_json()).unwrap(), key.public_key().clone())
+    (serde_json::from_slice(&key.sign(&live).unwrap().to_json()).unwrap(), key.public_key().clone())
 }
 
 fn check(envelope: &Value, key: &PublicKey) -> Result<nodegate::record::Verified, VerifyError> {

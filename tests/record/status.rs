@@ -26,7 +26,7 @@ fn record_of(seq: u64, documents: &Documents, change: impl FnOnce(&mut Details))
     let simulated = std::mem::replace(&mut details.simulated, false);
     let Unsigned::Live(live) = Unsigned::new(details, documents).unwrap() else { unreachable!() };
     let key_slice: [PublicKey; 1] = [key.public_key().clone()];
-    let mut verified = verify(&key.sign(&live).to_json(), &key_slice).unwrap();
+    let mut verified = verify(&key.sign(&live).unwrap().to_json(), &key_slice).unwrap();
     verified.details.simulated = simulated;
     verified
 }

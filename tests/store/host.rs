@@ -91,6 +91,6 @@ impl Host {
         let unsigned = Unsigned::new(details, &self.documents).unwrap();
         let payload = Digest::of(unsigned.payload());
         let Unsigned::Live(live) = unsigned else { panic!("a recorded host's record has a key of its own") };
-        Signed { raw: self.key.sign(&live).to_json(), payload, run_id }
+        Signed { raw: self.key.sign(&live).unwrap().to_json(), payload, run_id }
     }
 }

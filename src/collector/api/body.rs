@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::App;
 use super::problem::Problem;
-use crate::collector::limits::Portion;
+use crate::collector::limits::{BodyMemory, Portion};
 use crate::collector::model::Refusal;
 use crate::ident::printable;
 
@@ -25,8 +25,11 @@ pub struct Received {
     bytes: Bytes,
     packed: bool,
     limit: usize,
-    _portion: Portion,
+    portion: Portion,
 }
+
+/// What a small question may have, unpacked: it is read where others wait.
+const SMALL: usize = 64 * 1024;
 
 /// Receives a body of one of these media types (parameters aside).
 pub async fn receive(app: &App, headers: &HeaderMap, mut body: Body, types: &[&str]) -> Result<Received, Problem> {
@@ -58,16 +61,29 @@ pub async fn receive(app: &App, headers: &HeaderMap, mut body: Body, types: &[&s
         pieces.add(piece);
         check_pace(app, began, pieces.bytes)?;
     }
-    Ok(Received { bytes: pieces.join(), packed, limit, _portion: portion })
+    Ok(Received { bytes: pieces.join(), packed, limit, portion })
 }
 
 impl Received {
-    /// The bytes as they were meant. It costs time; not for a thread that others wait for.
-    pub fn unpack(self) -> Result<Vec<u8>, Refusal> {
-        match self.packed {
-            true => unpack(&self.bytes, self.limit),
-            false => Ok(self.bytes.into()),
+    /// The bytes as they were meant, and the memory that they are counted for. It costs time; not for
+    /// a thread that others wait for.
+    pub fn unpack(mut self, memory: &BodyMemory) -> Result<(Vec<u8>, Portion), Refusal> {
+        if !self.packed {
+            return Ok((self.bytes.into(), self.portion));
         }
+        let bytes = unpack(&self.bytes, self.limit)?;
+        if !memory.cover(&mut self.portion, self.bytes.len() + bytes.len()) {
+            return Err(Refusal::Busy(1));
+        }
+        Ok((bytes, self.portion))
+    }
+
+    /// The same of a few kilobytes at most.
+    pub fn unpack_small(self) -> Result<Vec<u8>, Refusal> {
+        if self.bytes.len() > SMALL {
+            return Err(Refusal::TooLarge(format!("the body has more than {SMALL} bytes")));
+        }
+        if self.packed { unpack(&self.bytes, SMALL) } else { Ok(self.bytes.into()) }
     }
 }
 

@@ -31,6 +31,11 @@ impl Problem {
         Problem { status, code, detail: printable(detail.as_ref(), LONGEST), retry_after: None, closes: false }
     }
 
+    /// A mistake of ours; what it was stands in the log.
+    pub fn broken() -> Problem {
+        Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "broken", "the collector failed at this")
+    }
+
     /// The same, and the end of the connection.
     pub fn closing(mut self) -> Problem {
         self.closes = true;

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::stream::Guarded;
-use crate::collector::api::{self, App, Peer};
+use crate::collector::api::{self, Api, App, Peer};
 
 /// How long what a peer still sends is thrown away, so that it reads our answer before the connection
 /// is reset under it (RFC 9112 §9.6); and how long it may be silent meanwhile.
@@ -27,19 +27,19 @@ const LINGER_SILENCE: Duration = Duration::from_secs(1);
 const BUFFER: usize = 64 * 1024;
 
 /// Serves a connection until either side has had enough, or the collector ends.
-pub async fn serve<S>(app: Arc<App>, peer: Peer, stream: S, mut ending: watch::Receiver<bool>)
+pub async fn serve<S>(api: Arc<Api>, peer: Peer, stream: S, mut ending: watch::Receiver<bool>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let limits = &app.limits;
+    let limits = &api.app.limits;
     let answered = Arc::new(AtomicUsize::new(0));
     let service = service_fn({
-        let (app, answered) = (app.clone(), answered.clone());
+        let (api, answered) = (api.clone(), answered.clone());
         move |request: hyper::Request<Incoming>| {
-            let (app, answered) = (app.clone(), answered.clone());
+            let (api, answered) = (api.clone(), answered.clone());
             Box::pin(async move {
-                let mut response = api::answer(&app, peer, request).await;
-                if answered.fetch_add(1, Ordering::Relaxed) + 1 >= app.limits.connection_requests {
+                let mut response = api::answer(&api, peer, request).await;
+                if answered.fetch_add(1, Ordering::Relaxed) + 1 >= api.app.limits.connection_requests {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
                 Ok::<_, Infallible>(response)
@@ -70,7 +70,7 @@ where
     match ended {
         Ok(()) => linger(stream).await,
         Err(error) => {
-            report(&app, peer, &error);
+            report(&api.app, peer, &error);
             if error.is_parse() || error.is_timeout() {
                 linger(stream).await;
             }

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::engine::{Engine, EngineError, Row, Value};
-use super::{Store, StoreError, nodes, tokens};
+use super::{Store, StoreError, enrolment, nodes, tokens};
 use crate::collector::model::{Key, KeyState, Refusal};
 use crate::ident::Digest;
 
@@ -139,6 +139,9 @@ impl Store {
             if before.contains(&known.state) {
                 let columns = [after.as_str().into(), now.into(), who.into(), reason.into(), keyid.as_str().into()];
                 engine.execute(SQL, &columns)?;
+                if after == KeyState::Approved {
+                    enrolment::retire_others(engine, &known)?;
+                }
                 nodes::judge(engine, &rules.policy, &known.host, now)?;
             }
             Ok(find(engine, &keyid)?)
@@ -151,7 +154,7 @@ pub fn find(engine: &mut dyn Engine, keyid: &str) -> Result<Option<Key>, EngineE
     engine.query(&sql, &[keyid.into()])?.first().map(key).transpose()
 }
 
-fn insert(engine: &mut dyn Engine, key: &Key) -> Result<(), EngineError> {
+pub fn insert(engine: &mut dyn Engine, key: &Key) -> Result<(), EngineError> {
     let sql = format!(
         "INSERT INTO keys ({COLUMNS}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)"
     );

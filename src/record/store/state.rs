@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, shelf};
+use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, rotation, shelf};
 use crate::ident::{Digest, printable};
 use crate::record::identity::{HostDocument, Strength};
-use crate::record::{Algorithm, HostKey, PublicKey, durable, keyfile, plain, verify};
+use crate::record::{HostKey, NewKey, PublicKey, durable, keyfile, plain, verify};
 
 /// The version of `state.json`. An older nodegate refuses a newer one by name.
 pub const FORMAT: u32 = 1;
@@ -85,7 +85,8 @@ pub fn write(folder: &Path, state: &State) -> Result<(), StoreError> {
 
 /// The key of this host in this folder, made if need be, with what people should know.
 /// The caller holds the folder's lock.
-pub fn claim(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<(HostKey, Vec<String>), StoreError> {
+pub fn claim(folder: &Path, host: &HostDocument, new: &NewKey) -> Result<(HostKey, Vec<String>), StoreError> {
+    rotation::finish(folder)?;
     let mut notices: Vec<String> = weakness(host).into_iter().collect();
     let state = match read(folder) {
         Err(StoreError::Damaged { path, .. }) => {
@@ -102,11 +103,11 @@ pub fn claim(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result
             publish(folder, key.public_key())?;
             return Ok((key, notices));
         }
-        Whose::Nobodys => fresh(folder, host, algorithm)?,
+        Whose::Nobodys => fresh(folder, host, new)?,
         Whose::Others { digest, why } => {
             let aside = set_aside(folder, digest)?;
             notices.push(format!("the history in {} {why}: set aside in {}", folder.display(), aside.display()));
-            fresh(folder, host, algorithm)?
+            fresh(folder, host, new)?
         }
     };
     notices.push(format!("made a new key for this host: {}", key.public_key().keyid()));
@@ -162,8 +163,8 @@ fn weakness(host: &HostDocument) -> Option<String> {
 
 /// A new key and an empty chain. The state is written first: a state at 0 without a key is
 /// simply begun again, while a key without a state belongs to nobody.
-fn fresh(folder: &Path, host: &HostDocument, algorithm: Algorithm) -> Result<HostKey, StoreError> {
-    let key = HostKey::generate(algorithm);
+fn fresh(folder: &Path, host: &HostDocument, new: &NewKey) -> Result<HostKey, StoreError> {
+    let key = new.make()?;
     write(folder, &State::new(host.digest(), key.public_key()))?;
     keyfile::write_private(&folder.join(KEY), &key)?;
     publish(folder, key.public_key())?;

@@ -1,0 +1,270 @@
+//! The collector's HTTP: what is asked goes through one door, and what is answered too.
+//!
+//! Before the router: how often, how many at once, who may. After it: one form of refusal, a line in
+//! the log, and the headers that keep a browser from doing anything but showing.
+
+mod alerts;
+mod archivista;
+mod body;
+mod enroll;
+mod export;
+mod fleet;
+mod keys;
+mod problem;
+mod proxy;
+mod reading;
+mod records;
+mod watch;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::header::{
+    ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, TRANSFER_ENCODING,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use hyper::body::Incoming;
+use tower::ServiceExt as _;
+
+pub use body::unpack;
+pub use keys::listed;
+pub use problem::Problem;
+pub use reading::chain;
+
+use super::access::{self, Access, Need};
+use super::crew::Crew;
+use super::enrol;
+use super::limits::{BodyMemory, Gate, Limits, Permit, Rates, neighbourhood};
+use super::log::Log;
+use super::metrics::Metrics;
+use super::model::Refusal;
+use super::store::Store;
+use crate::ident::printable;
+
+/// No script, no frame, no foreign anything; pictures may stand in the page itself.
+const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Said with every answer.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (REFERRER_POLICY, "no-referrer"),
+    (X_FRAME_OPTIONS, "DENY"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// What every request has at hand.
+pub struct App {
+    pub store: Store,
+    pub access: Access,
+    pub limits: Limits,
+    pub bodies: BodyMemory,
+    pub writes: Gate,
+    pub reads: Gate,
+    pub connections: Gate,
+    pub peer_rates: Option<Rates>,
+    pub key_rates: Option<Rates>,
+    pub crew: Crew,
+    pub metrics: Metrics,
+    pub log: Log,
+    pub behind_proxy: bool,
+    pub health: watch::Health,
+    pub enrolment: enrol::Settings,
+}
+
+/// The router with what it works on.
+pub struct Api {
+    pub app: Arc<App>,
+    router: Router,
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    pub address: IpAddr,
+    /// It showed a client certificate of the authority that we ask for.
+    pub certified: bool,
+}
+
+impl Api {
+    pub fn new(app: App) -> Api {
+        let app = Arc::new(app);
+        let router = Router::new()
+            .route("/healthz", get(watch::health))
+            .route("/metrics", get(watch::metrics))
+            .route("/v1/records", post(records::take))
+            .route("/v1/challenges", post(records::challenge))
+            .route("/v1/enroll", post(enroll::take))
+            .route("/v1/receipt-keys", get(keys::receipt_keys))
+            .route("/v1/ledger/head", get(keys::head))
+            .route("/v1/nodes", get(fleet::fleet))
+            .route("/v1/nodes/{host}", get(fleet::node))
+            .route("/v1/nodes/{host}/records", get(fleet::records))
+            .route("/v1/records/{payload}", get(fleet::record))
+            .route("/v1/records/{payload}/receipt", get(fleet::receipt))
+            .route("/v1/export", get(export::stream))
+            .route("/v1/alert-sink", post(alerts::take))
+            .route("/v1/alert-sink/{run}", get(alerts::of_run))
+            .route("/upload", post(archivista::upload))
+            .route("/v1/upload", post(archivista::upload))
+            .route("/download/{gitoid}", get(archivista::download))
+            .with_state(app.clone());
+        Api { app, router }
+    }
+}
+
+/// Answers one request. It never fails: what goes wrong is an answer as well.
+pub async fn answer(api: &Api, peer: Peer, request: Request<Incoming>) -> Response {
+    let app = &api.app;
+    app.metrics.request();
+    let (parts, incoming) = request.into_parts();
+    let peer = if app.behind_proxy { proxy::behind(peer, &parts.headers) } else { peer };
+    let asked = Asked::of(&parts, peer);
+    let (response, permit) = match admit(app, peer, &parts) {
+        Ok(permit) => {
+            let request = Request::from_parts(parts, Body::new(incoming));
+            let routed = api.router.clone().oneshot(request).await;
+            let response = routed.unwrap_or_else(|never| match never {});
+            (problem::unified(asked.acceptable(response)), permit)
+        }
+        Err(problem) => (problem.into_response(), None),
+    };
+    finish(app, &asked, response, permit)
+}
+
+/// Whether it may be answered now, and the room that its answer takes.
+fn admit(app: &App, peer: Peer, parts: &Parts) -> Result<Option<Permit>, Problem> {
+    check_form(parts)?;
+    if let Some(rates) = &app.peer_rates {
+        rates.take(&neighbourhood(peer.address)).map_err(|seconds| Problem::from(Refusal::TooMany(seconds)).closing())?;
+    }
+    let need = access::need(&parts.method, parts.uri.path());
+    let now = jiff::Timestamp::now();
+    app.access.check(need, &parts.headers, peer.certified, now).map_err(|refusal| Problem::from(refusal).closing())?;
+    if need == Need::Nothing {
+        return Ok(None);
+    }
+    let gate = if parts.method == Method::POST { &app.writes } else { &app.reads };
+    gate.enter().map(Some).ok_or_else(|| Problem::from(Refusal::Busy(1)).closing())
+}
+
+/// What HTTP asks for and hyper does not look at. Two parties that read a head differently can be
+/// played against each other.
+fn check_form(parts: &Parts) -> Result<(), Problem> {
+    let hosts = parts.headers.get_all(HOST).iter().count();
+    let malformed = |detail: &str| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail).closing();
+    if hosts > 1 || (hosts == 0 && parts.version == Version::HTTP_11) {
+        return Err(malformed("exactly one Host is needed"));
+    }
+    let mut encodings = parts.headers.get_all(TRANSFER_ENCODING).iter();
+    let chunked = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"chunked");
+    if encodings.next().is_some_and(|value| !chunked(value)) || encodings.next().is_some() {
+        return Err(malformed("Transfer-Encoding: chunked, or none"));
+    }
+    Ok(())
+}
+
+/// What is remembered of a request while it is answered.
+struct Asked {
+    method: Method,
+    uri: axum::http::Uri,
+    peer: Peer,
+    accept: Option<HeaderValue>,
+    run: Option<HeaderValue>,
+    /// Whatever a proxy before us made of it, nothing can hide behind this request.
+    is_last: bool,
+}
+
+impl Asked {
+    fn of(parts: &Parts, peer: Peer) -> Asked {
+        Asked {
+            method: parts.method.clone(),
+            uri: parts.uri.clone(),
+            peer,
+            accept: parts.headers.get(ACCEPT).cloned(),
+            run: parts.headers.get(records::IDEMPOTENCY_KEY).cloned(),
+            is_last: parts.headers.contains_key(TRANSFER_ENCODING),
+        }
+    }
+
+    /// The response, or that it is not in a form that was asked for. What a POST brought about is
+    /// told in any case.
+    fn acceptable(&self, response: Response) -> Response {
+        let is_reading = self.method == Method::GET || self.method == Method::HEAD;
+        let (Some(accept), Some(given)) = (&self.accept, response.headers().get(CONTENT_TYPE)) else { return response };
+        let (Ok(accept), Ok(given)) = (accept.to_str(), given.to_str()) else { return response };
+        if !is_reading || !response.status().is_success() || accepts(accept, given) {
+            return response;
+        }
+        let detail = format!("this is to be had as {given}");
+        Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail).into_response()
+    }
+
+    /// A refusal, for the log: one line, without query, headers or body.
+    fn refused(&self, problem: &Problem) -> String {
+        let run = self.run.as_ref().map_or_else(String::new, |run| {
+            format!(" run={}", printable(&String::from_utf8_lossy(run.as_bytes()), 40))
+        });
+        let (method, path) = (printable(self.method.as_str(), 20), printable(self.uri.path(), 100));
+        let Problem { status, code, detail, .. } = problem;
+        format!("refused {} {code} peer={} {method} {path}{run}: {detail}", status.as_u16(), self.peer.address)
+    }
+}
+
+/// Whether one of the ranges of `Accept` takes this media type.
+fn accepts(accept: &str, given: &str) -> bool {
+    let given = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let kind = given.split('/').next().unwrap_or_default();
+    accept.split(',').any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let wanted = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let refused = parts.any(|part| part.strip_prefix("q=").and_then(|q| q.trim().parse().ok()) == Some(0.0_f32));
+        !refused && (wanted == "*/*" || wanted == given || wanted.strip_suffix("/*") == Some(kind))
+    })
+}
+
+fn finish(app: &App, asked: &Asked, mut response: Response, permit: Option<Permit>) -> Response {
+    if let Some(problem) = response.extensions().get::<Problem>() {
+        app.metrics.refusal(problem.code);
+        app.log.refuse(asked.refused(problem));
+    }
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    cache_nothing_by_default(headers);
+    if asked.is_last {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    match permit {
+        Some(permit) if asked.method != Method::POST => response.map(|body| reading::held(body, permit)),
+        // What a POST answers is small.
+        _ => response,
+    }
+}
+
+fn cache_nothing_by_default(headers: &mut HeaderMap) {
+    headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_accepted_follows_the_ranges() {
+        for accept in ["*/*", "application/*", "text/html, application/json;q=0.5", "Application/JSON"] {
+            assert!(accepts(accept, "application/json"), "{accept}");
+        }
+        for accept in ["text/html", "application/xml, text/*", "application/json;q=0", "application/json; q=0.0", ""] {
+            assert!(!accepts(accept, "application/json"), "{accept}");
+        }
+        assert!(accepts("text/html", "text/html; charset=utf-8"));
+    }
+}
