@@ -208,7 +208,15 @@ impl Doorman {
             return;
         };
         let _without = stream.set_nodelay(true);
-        tokio::spawn(serve(self.api.clone(), self.tls.clone(), stream, address, self.is_ending.clone(), permit, counted));
+        tokio::spawn(serve(
+            self.api.clone(),
+            self.tls.clone(),
+            stream,
+            address,
+            self.is_ending.clone(),
+            permit,
+            counted,
+        ));
     }
 
     /// Behind a proxy all connections are the proxy's.

@@ -24,7 +24,7 @@ pub struct NotJudged<'a> {
 }
 
 /// The finding that closing a judgement adds for a subject that nothing was said of.
-const NOT_JUDGED: &str = "not-judged";
+pub const NOT_JUDGED: &str = "not-judged";
 
 /// Open findings, the worst first, otherwise in the order of the steps. What only follows from an
 /// earlier step is left to the step lines, and what was not looked at to [`not_judged`].

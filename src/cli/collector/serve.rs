@@ -188,7 +188,11 @@ impl Door {
             return Err(demand("see the fleet", Role::Reader, "--open-reading"));
         }
         if !self.open_writing && self.client_ca.is_none() && !roles.iter().any(|role| role.may_write()) {
-            return Err(demand("send records", Role::Writer, "--open-writing, or with --client-ca to hosts of the fleet"));
+            return Err(demand(
+                "send records",
+                Role::Writer,
+                "--open-writing, or with --client-ca to hosts of the fleet",
+            ));
         }
         Ok(())
     }

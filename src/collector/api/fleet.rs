@@ -93,7 +93,9 @@ pub async fn find(app: &Arc<App>, text: String) -> Result<Node, Problem> {
 
 fn digest(text: &str) -> Result<Digest, Problem> {
     let whole = if text.starts_with("sha256:") { text.to_owned() } else { format!("sha256:{text}") };
-    whole.parse().map_err(|_| Refusal::NotFound("a record is named by the SHA-256 of its payload, in hex".to_owned()).into())
+    whole
+        .parse()
+        .map_err(|_| Refusal::NotFound("a record is named by the SHA-256 of its payload, in hex".to_owned()).into())
 }
 
 fn gone(payload: &Digest) -> Problem {

@@ -142,7 +142,9 @@ pub async fn answer(api: &Api, peer: Peer, request: Request<Incoming>) -> Respon
 fn admit(app: &App, peer: Peer, parts: &Parts) -> Result<Option<Permit>, Problem> {
     check_form(parts)?;
     if let Some(rates) = &app.peer_rates {
-        rates.take(&neighbourhood(peer.address)).map_err(|seconds| Problem::from(Refusal::TooMany(seconds)).closing())?;
+        rates
+            .take(&neighbourhood(peer.address))
+            .map_err(|seconds| Problem::from(Refusal::TooMany(seconds)).closing())?;
     }
     let need = access::need(&parts.method, parts.uri.path());
     let now = jiff::Timestamp::now();

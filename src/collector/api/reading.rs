@@ -65,7 +65,8 @@ pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let filled: Vec<&str> =
         uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.ends_with('=')).collect();
     let malformed = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
-    let rebuilt: Uri = format!("/?{}", filled.join("&")).parse().map_err(|_| malformed("query: not a URI".to_owned()))?;
+    let rebuilt: Uri =
+        format!("/?{}", filled.join("&")).parse().map_err(|_| malformed("query: not a URI".to_owned()))?;
     let read = axum::extract::Query::<T>::try_from_uri(&rebuilt);
     read.map(|axum::extract::Query(read)| read).map_err(|error| malformed(format!("query: {}", chain(&error))))
 }
@@ -78,7 +79,13 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Problem> {
         let named = Path::<String>::from_request_parts(parts, state).await;
-        let malformed = |_| Problem::new(StatusCode::BAD_REQUEST, "malformed", "the path is not UTF-8, or has a percent sign that means nothing");
+        let malformed = |_| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "malformed",
+                "the path is not UTF-8, or has a percent sign that means nothing",
+            )
+        };
         named.map(|Path(name)| Named(name)).map_err(malformed)
     }
 }

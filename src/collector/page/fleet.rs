@@ -72,12 +72,12 @@ impl<'a> Row<'a> {
             verdict: of_node(node),
             href: node_address(&node.record.host),
             received: Moment::of(node.record.received_at, now),
-            problem: node.problems.first(),
+            problem: told(node).next(),
         }
     }
 
     fn more(&self) -> usize {
-        self.node.problems.len().saturating_sub(1)
+        told(self.node).count().saturating_sub(1)
     }
 
     fn tier_meaning(&self) -> &'static str {
@@ -91,6 +91,11 @@ impl<'a> Row<'a> {
     fn slot(&self, slot: &str) -> String {
         problem::slot(slot)
     }
+}
+
+/// What was not judged is no problem of its own; what keeps it from being read is.
+fn told(node: &Node) -> impl Iterator<Item = &Problem> {
+    node.problems.iter().filter(|problem| problem.code != problem::NOT_JUDGED)
 }
 
 /// A count keeps the rest of the question; the one that is chosen takes it back.
@@ -118,7 +123,7 @@ impl Page<'_> {
     }
 
     fn chips(&self) -> Vec<(&str, u64, String, bool)> {
-        let findings = self.fleet.findings.iter();
+        let findings = self.fleet.findings.iter().filter(|(code, _)| code != problem::NOT_JUDGED);
         let chips = findings.map(|(code, count)| {
             let current = self.query.finding.as_ref() == Some(code);
             let finding = (!current).then(|| code.clone());

@@ -17,6 +17,9 @@ use crate::report::html::age::{Moment, exact};
 use crate::report::html::{Markup, Shape, Verdict, drawing};
 use crate::report::problem;
 
+/// Problems that a line of the history tells.
+const MOST_TOLD: usize = 3;
+
 /// All that the page of a node shows.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeView<'a> {
@@ -46,7 +49,8 @@ pub fn node(view: &NodeView<'_>) -> String {
         verdict: of_node(view.node),
         received: Moment::of(record.received_at, view.now),
         newest,
-        problems: view.node.problems.iter().map(|problem| Current::new(problem, newest)).collect(),
+        problems: told(view.node).map(|problem| Current::new(problem, newest)).collect(),
+        not_judged: not_judged(view.node),
         topology: details.iter().find_map(|details| drawing(details)),
         trends: Trends::of(&details),
         runs: runs(view),
@@ -64,6 +68,8 @@ struct Page<'a> {
     received: Moment,
     newest: Option<&'a Details>,
     problems: Vec<Current<'a>>,
+    /// Where, and the steps that did not judge it.
+    not_judged: Vec<(String, Vec<&'a str>)>,
     topology: Option<Markup>,
     trends: Trends,
     runs: Vec<Run<'a>>,
@@ -81,6 +87,8 @@ struct Run<'a> {
     verdict: Verdict,
     received: Moment,
     href: String,
+    /// What was wrong, where the record is still here.
+    problems: Vec<String>,
     /// The difference to the run before it.
     diff: Option<String>,
 }
@@ -116,6 +124,37 @@ impl<'a> Current<'a> {
     }
 }
 
+/// What was not judged is no problem of its own; what keeps it from being read is.
+fn told(node: &Node) -> impl Iterator<Item = &Problem> {
+    node.problems.iter().filter(|problem| problem.code != problem::NOT_JUDGED)
+}
+
+fn not_judged(node: &Node) -> Vec<(String, Vec<&str>)> {
+    let mut list: Vec<(String, Vec<&str>)> = Vec::new();
+    for problem in node.problems.iter().filter(|problem| problem.code == problem::NOT_JUDGED) {
+        let place = problem.slot.as_deref().map_or_else(|| problem.subject.clone(), problem::slot);
+        match list.iter_mut().find(|(known, _)| *known == place) {
+            Some((_, steps)) => steps.push(&problem.step),
+            None => list.push((place, vec![&problem.step])),
+        }
+    }
+    list
+}
+
+/// `PCIe link narrow, slot 8`: the worst of a run of the history.
+fn problems_of(view: &NodeView<'_>, record: &Record) -> Vec<String> {
+    let Some((_, details)) = view.history.iter().find(|(payload, _)| *payload == record.payload) else {
+        return Vec::new();
+    };
+    let problems = problem::problems(details);
+    let serious = problems.iter().filter(|problem| problem.finding.grade > Grade::Warned).take(MOST_TOLD);
+    let words = serious.map(|problem| {
+        let places: Vec<&str> = problem.places.iter().filter_map(|place| place.first()).map(String::as_str).collect();
+        format!("{}{}{}", problem.finding.title, if places.is_empty() { "" } else { ", " }, places.join(", "))
+    });
+    words.collect()
+}
+
 fn runs<'a>(view: &NodeView<'a>) -> Vec<Run<'a>> {
     let older = view.records.iter().skip(1).map(Some).chain([None]);
     let run = |(record, older): (&'a Record, Option<&'a Record>)| Run {
@@ -123,6 +162,7 @@ fn runs<'a>(view: &NodeView<'a>) -> Vec<Run<'a>> {
         verdict: verdict(record, standing(record, view.policy, view.now)),
         received: Moment::of(record.received_at, view.now),
         href: record_address(&record.payload),
+        problems: problems_of(view, record),
         diff: older
             .filter(|older| older.kept && record.kept)
             .map(|older| diff_address(&older.payload, &record.payload)),

@@ -206,6 +206,8 @@ const HEIGHT: f64 = 96.0;
 /// Left of the first and right of the last run; the names of the limits stand beyond.
 const PLOT: (f64, f64) = (6.0, 262.0);
 const TOP: f64 = 8.0;
+/// How many times the values' own range a limit may be away and still be drawn to scale.
+const FAR: f64 = 6.0;
 /// A label needs this much height.
 const LABEL: f64 = 11.0;
 
@@ -219,12 +221,17 @@ struct Drawing {
 
 impl Drawing {
     fn of(trend: &Trend) -> Drawing {
-        let Limits { floor, warn, ceiling } = trend.limits;
-        let (mut lowest, mut highest) = extent(
-            trend.values().chain([floor, warn, ceiling].into_iter().flatten()).filter(|value| value.is_finite()),
-        );
+        let (mut lowest, mut highest) = extent(trend.values().filter(|value| value.is_finite()));
         if !lowest.is_finite() || !(highest - lowest).is_finite() {
             (lowest, highest) = (0.0, 0.0);
+        }
+        let near = (highest - lowest) * FAR;
+        let (low, high) = (lowest, highest);
+        for limit in trend.limits.all() {
+            // A limit that is far away would make a line of what moves: it is told at the edge.
+            if low == high || (limit >= low - near && limit <= high + near) {
+                (lowest, highest) = (lowest.min(limit), highest.max(limit));
+            }
         }
         let room = if highest > lowest { (highest - lowest) * 0.08 } else { 1.0 };
         let below = if lowest >= 0.0 && lowest - room < 0.0 { lowest.min(room) } else { room };
@@ -257,13 +264,27 @@ impl Drawing {
             ("warns", limits.warn, "warn-limit"),
             ("floor", limits.floor, "limit"),
         ];
-        let mut places: Vec<(f64, &str, &str)> =
-            lines.into_iter().filter_map(|(word, limit, class)| Some((self.y(limit?), word, class))).collect();
+        let mut places: Vec<(f64, String, &str)> = Vec::new();
+        for (word, limit, class) in lines {
+            let Some(limit) = limit.filter(|limit| limit.is_finite()) else { continue };
+            let (above, below) = (limit > self.lowest + self.span, limit < self.lowest);
+            let arrow = if above {
+                " ↑"
+            } else if below {
+                " ↓"
+            } else {
+                ""
+            };
+            let class = if above || below { "" } else { class };
+            places.push((self.y(limit), format!("{word}{arrow}"), class));
+        }
         places.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut free = 0.0;
         for (y, word, class) in places {
             // Writing to a String cannot fail.
-            let _ = write!(self.text, "<path class=\"{class}\" d=\"M{} {y:.1}H{}\"/>", PLOT.0 - 4.0, PLOT.1 + 4.0);
+            if !class.is_empty() {
+                let _ = write!(self.text, "<path class=\"{class}\" d=\"M{} {y:.1}H{}\"/>", PLOT.0 - 4.0, PLOT.1 + 4.0);
+            }
             let label = (y + 4.0).max(free + LABEL).min(HEIGHT - 1.0);
             let _ = write!(self.text, "<text x=\"{}\" y=\"{label:.1}\">{word}</text>", PLOT.1 + 10.0);
             free = label;

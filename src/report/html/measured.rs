@@ -71,6 +71,10 @@ impl Limits {
         Limits { floor: measurement.floor, warn: measurement.warn, ceiling: measurement.ceiling }
     }
 
+    pub fn all(&self) -> impl Iterator<Item = f64> {
+        [self.floor, self.warn, self.ceiling].into_iter().flatten().filter(|limit| limit.is_finite())
+    }
+
     pub fn held(&self, value: f64) -> Held {
         let past = |limit: Option<f64>| limit.is_some_and(|limit| value > limit);
         if past(self.ceiling) || self.floor.is_some_and(|floor| value < floor) || value.is_nan() {
