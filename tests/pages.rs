@@ -71,7 +71,22 @@ fn every_page_obeys_the_policy_and_fits_a_phone() {
                 browser.picture(&album().join(format!("{name}-{width}-{scheme}.png")));
             }
         }
+        // Paper is white, whatever the screen is.
+        browser.medium("print", "dark");
         browser.paper(&album().join(format!("{name}.pdf")));
         assert_eq!(browser.complaints(), Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
+#[ignore = "for looking at, not for judging"]
+fn a_large_fleet() {
+    let world = world::large(200);
+    let site = Site::serve(HashMap::from([("/".to_owned(), world.fleet(&FleetQuery::default()))]));
+    let browser = Browser::start();
+    browser.open(&site.url("/"));
+    for width in [360, 1280] {
+        browser.width(width);
+        browser.picture(&album().join(format!("fleet-200-{width}.png")));
     }
 }

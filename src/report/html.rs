@@ -28,3 +28,6 @@ use escape::markup;
 
 /// The stylesheet of every page. The document carries it along; the collector serves it as a file.
 pub const STYLESHEET: &str = include_str!("html/nodegate.css");
+
+#[cfg(test)]
+mod contrast;

@@ -118,6 +118,12 @@ impl Page<'_> {
         !text.trim().is_empty() || standing.is_some() || class.is_some() || tier.is_some() || finding.is_some()
     }
 
+    /// Whether anything is chosen besides the text.
+    fn chosen(&self) -> bool {
+        let FleetQuery { standing, class, tier, finding, sort, .. } = self.query;
+        standing.is_some() || class.is_some() || tier.is_some() || finding.is_some() || *sort != Sort::default()
+    }
+
     fn csv(&self) -> String {
         with_query("/nodes.csv", &FleetQuery { page: 0, ..self.query.clone() })
     }
