@@ -7,7 +7,7 @@ mod alerts;
 mod archivista;
 mod body;
 mod enroll;
-mod export;
+pub mod export;
 mod fleet;
 mod keys;
 mod problem;
