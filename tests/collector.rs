@@ -9,13 +9,13 @@ mod sample;
 #[path = "collector/server.rs"]
 mod server;
 
-#[path = "collector/intake.rs"]
-mod intake;
-#[path = "collector/reading.rs"]
-mod reading;
 #[path = "collector/access.rs"]
 mod access;
 #[path = "collector/ending.rs"]
 mod ending;
+#[path = "collector/intake.rs"]
+mod intake;
+#[path = "collector/reading.rs"]
+mod reading;
 #[path = "collector/tls.rs"]
 mod tls;

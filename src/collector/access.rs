@@ -73,10 +73,7 @@ impl Access {
     pub fn open(&self) -> Open {
         let granted = self.granted.read().unwrap_or_else(PoisonError::into_inner);
         let free = |may: fn(Role) -> bool| self.is_local && !granted.iter().any(|granted| may(granted.role));
-        Open {
-            reading: self.open.reading || free(Role::may_read),
-            writing: self.open.writing || free(Role::may_write),
-        }
+        Open { reading: self.open.reading || free(Role::may_read), writing: self.open.writing || free(Role::may_write) }
     }
 
     /// Whether this request may be answered.
@@ -102,7 +99,8 @@ impl Access {
             return Err(Refusal::Unauthorised("a token is needed: Authorization: Bearer TOKEN".to_owned()));
         };
         let role = self.role_of(&token, now);
-        let role = role.ok_or_else(|| Refusal::Unauthorised("this token is not known here, or has expired".to_owned()))?;
+        let role =
+            role.ok_or_else(|| Refusal::Unauthorised("this token is not known here, or has expired".to_owned()))?;
         if enough(role.may_read(), role.may_write()) {
             return Ok(());
         }
@@ -208,7 +206,15 @@ mod tests {
         let (token, granted) = granted(Role::Admin, Some(NOW));
         let access = closed(vec![granted]);
         let expired = format!("Bearer {}", token.reveal());
-        for value in [expired.as_str(), "Bearer hunter2", "Bearer ", "hunter2", "Basic hunter2", "Digest hunter2", "Basic aHVudGVyMg=="] {
+        for value in [
+            expired.as_str(),
+            "Bearer hunter2",
+            "Bearer ",
+            "hunter2",
+            "Basic hunter2",
+            "Digest hunter2",
+            "Basic aHVudGVyMg==",
+        ] {
             let error = access.check(Need::Read, &headers(value), false, NOW).unwrap_err();
             assert!(matches!(error, Refusal::Unauthorised(_)), "{value}");
             assert!(!error.to_string().contains("hunter2") && !error.to_string().contains(token.reveal()));

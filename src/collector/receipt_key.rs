@@ -176,7 +176,8 @@ mod tests {
         let begun = keyid(&read_file(&folder.path().join(NEXT)).unwrap());
         assert!(finish_rotation(folder.path(), &keyid(&old)).unwrap().is_none());
         // And one that was killed after it.
-        let (pem, next) = (std::fs::read(folder.path().join(KEY)).unwrap(), std::fs::read(folder.path().join(NEXT)).unwrap());
+        let (pem, next) =
+            (std::fs::read(folder.path().join(KEY)).unwrap(), std::fs::read(folder.path().join(NEXT)).unwrap());
         assert_eq!(keyid(&rotate(folder.path(), &store, Timestamp::now()).unwrap()), begun);
         durable::replace(&folder.path().join(KEY), &pem).unwrap();
         durable::replace(&folder.path().join(NEXT), &next).unwrap();

@@ -92,13 +92,11 @@ fn configuration(files: &Files) -> Result<Arc<ServerConfig>, TlsError> {
                 roots.add(certificate).map_err(|error| no_authority(error.into()))?;
             }
             // A browser that shows none is let in, and comes as far as its token does.
-            let verifier = WebPkiClientVerifier::builder_with_provider(
-                Arc::new(roots),
-                Arc::new(aws_lc_rs::default_provider()),
-            )
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| no_authority(error.into()))?;
+            let verifier =
+                WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::new(aws_lc_rs::default_provider()))
+                    .allow_unauthenticated()
+                    .build()
+                    .map_err(|error| no_authority(error.into()))?;
             builder.with_client_cert_verifier(verifier)
         }
     };
@@ -108,8 +106,7 @@ fn configuration(files: &Files) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes =
-        plain::read(path, MAXIMUM_BYTES).map_err(|source| TlsError::Read { path: path.to_owned(), source })?;
+    let bytes = plain::read(path, MAXIMUM_BYTES).map_err(|source| TlsError::Read { path: path.to_owned(), source })?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let found = found.ok().filter(|found| !found.is_empty());
     found.ok_or_else(|| TlsError::NoCertificate { path: path.to_owned() })

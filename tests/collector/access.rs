@@ -95,12 +95,7 @@ fn a_token_ends_by_its_time_or_by_revocation() {
 /// What a start says that is refused before anything listens.
 #[track_caller]
 fn refused(state: &TempDir, arguments: &[&str], told: &[&str]) {
-    let output = nodegate()
-        .args(["collector", "serve", "--state"])
-        .arg(state.path())
-        .args(arguments)
-        .output()
-        .unwrap();
+    let output = nodegate().args(["collector", "serve", "--state"]).arg(state.path()).args(arguments).output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(64), "{arguments:?}: {said}");
     assert!(!said.contains("listening") && !said.contains("hunter2"), "{said}");

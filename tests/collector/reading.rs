@@ -78,7 +78,8 @@ fn a_long_export_is_whole() {
     let records: Vec<_> = (0..250).map(|_| host.record(|_| ())).collect();
     records.iter().for_each(|record| assert_eq!(collector.post(&record.raw).status, 201));
     let lines = collector.get("/v1/export").text();
-    let expected: Vec<String> = records.iter().map(|record| String::from_utf8_lossy(&record.raw).trim().to_owned()).collect();
+    let expected: Vec<String> =
+        records.iter().map(|record| String::from_utf8_lossy(&record.raw).trim().to_owned()).collect();
     assert_eq!(lines.lines().collect::<Vec<_>>(), expected);
     assert_eq!(collector.get("/v1/export?limit=201").text().lines().count(), 201);
 }
@@ -118,7 +119,9 @@ fn an_alert_that_names_a_run_can_be_asked_for() {
     let answer = Request::json("/v1/alert-sink", &message).send(&collector.address());
     assert_eq!((answer.status, answer.json()), (200, json!({ "kept": 1 })));
     assert_eq!(of_run()[0]["receiver"], "ops");
-    Request::json("/v1/alert-sink", &json!({ "version": "3" })).send(&collector.address()).assert_problem(400, "malformed");
+    Request::json("/v1/alert-sink", &json!({ "version": "3" }))
+        .send(&collector.address())
+        .assert_problem(400, "malformed");
     collector.get("/v1/alert-sink/not-a-run").assert_problem(404, "not-found");
 }
 
@@ -149,15 +152,30 @@ fn metrics_count_what_happened() {
 fn what_is_not_there_or_not_asked_rightly_is_a_problem() {
     let collector = Collector::start(&[]);
     let hex = "0".repeat(64);
-    for path in ["/nothing", "/v1/records/x", &format!("/v1/records/{hex}"), "/v1/nodes/nobody", "/v1/nodes/a/records", "/V1/nodes"] {
+    for path in [
+        "/nothing",
+        "/v1/records/x",
+        &format!("/v1/records/{hex}"),
+        "/v1/nodes/nobody",
+        "/v1/nodes/a/records",
+        "/V1/nodes",
+    ] {
         collector.get(path).assert_problem(404, "not-found");
     }
-    for path in ["/v1/nodes?standing=perhaps", "/v1/nodes?page=-1", "/v1/export?since=x", "/v1/nodes/%ff", "/v1/nodes/%zz"] {
+    for path in
+        ["/v1/nodes?standing=perhaps", "/v1/nodes?page=-1", "/v1/export?since=x", "/v1/nodes/%ff", "/v1/nodes/%zz"]
+    {
         let answer = collector.get(path);
         assert!([400, 404].contains(&answer.status), "{path}: {}", answer.status);
         assert_eq!(answer.header("content-type"), Some("application/problem+json"));
     }
-    for (method, path) in [("GET", "/v1/records"), ("DELETE", "/v1/nodes"), ("PUT", "/v1/records"), ("POST", "/v1/export"), ("OPTIONS", "/")] {
+    for (method, path) in [
+        ("GET", "/v1/records"),
+        ("DELETE", "/v1/nodes"),
+        ("PUT", "/v1/records"),
+        ("POST", "/v1/export"),
+        ("OPTIONS", "/"),
+    ] {
         let answer = Request::new(method, path).send(&collector.address());
         let expected = if path == "/" { 404 } else { 405 };
         assert!(answer.status == expected || path == "/", "{method} {path}: {}", answer.status);
@@ -173,7 +191,9 @@ fn what_is_not_there_or_not_asked_rightly_is_a_problem() {
 #[test]
 fn every_answer_keeps_a_browser_from_doing_more_than_showing() {
     let collector = Collector::start(&[]);
-    for answer in [collector.get("/healthz"), collector.get("/nothing"), collector.post(b"{}"), collector.get("/v1/nodes")] {
+    for answer in
+        [collector.get("/healthz"), collector.get("/nothing"), collector.post(b"{}"), collector.get("/v1/nodes")]
+    {
         let policy = answer.header("content-security-policy").unwrap();
         assert!(policy.starts_with("default-src 'none'") && policy.contains("frame-ancestors 'none'"));
         assert!(!policy.contains("script") && !policy.contains("unsafe"));

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use rustix::process::Signal;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use rustix::process::Signal;
 use serde_json::json;
 use tempfile::TempDir;
 
@@ -44,7 +44,8 @@ fn server(authority: &Authority) -> Identity {
 fn files(folder: &Path, identity: &Identity) -> Vec<String> {
     let certificate = write(folder, "cert.pem", &identity.certificate, 0o644);
     let key = write(folder, "key.pem", &identity.key, 0o600);
-    ["--tls-cert".to_owned(), certificate.display().to_string(), "--tls-key".to_owned(), key.display().to_string()].into()
+    ["--tls-cert".to_owned(), certificate.display().to_string(), "--tls-key".to_owned(), key.display().to_string()]
+        .into()
 }
 
 fn start(folder: &TempDir, identity: &Identity, more: &[&str]) -> Collector {
@@ -53,7 +54,12 @@ fn start(folder: &TempDir, identity: &Identity, more: &[&str]) -> Collector {
 }
 
 /// Asks over TLS; an error in words where there is no answer.
-fn ask(collector: &Collector, trusted: &Authority, client: Option<&Identity>, request: &Request) -> Result<Answer, String> {
+fn ask(
+    collector: &Collector,
+    trusted: &Authority,
+    client: Option<&Identity>,
+    request: &Request,
+) -> Result<Answer, String> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(trusted.pem().as_bytes()).unwrap()).unwrap();
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

@@ -11,7 +11,9 @@ use crate::collector::store::{Settings, Store};
 use crate::host::clock;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  nodegate collector receipt-key show > receipt.pub\n  nodegate collector receipt-key rotate")]
+#[command(
+    after_help = "Examples:\n  nodegate collector receipt-key show > receipt.pub\n  nodegate collector receipt-key rotate"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

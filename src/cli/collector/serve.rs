@@ -112,6 +112,9 @@ struct Bounds {
     /// For a whole body [default: 60 s]
     #[arg(long, value_name = "TIME")]
     body_time: Option<Seconds>,
+    /// For a peer that does not take what it is sent [default: 20 s]
+    #[arg(long, value_name = "TIME")]
+    write_time: Option<Seconds>,
 }
 
 pub fn run(arguments: &Args) -> Result<(), Failure> {
@@ -188,7 +191,11 @@ impl Door {
             return Err(demand("see the fleet", Role::Reader, "--open-reading"));
         }
         if !self.open_writing && self.client_ca.is_none() && !roles.iter().any(|role| role.may_write()) {
-            return Err(demand("send records", Role::Writer, "--open-writing, or with --client-ca to hosts of the fleet"));
+            return Err(demand(
+                "send records",
+                Role::Writer,
+                "--open-writing, or with --client-ca to hosts of the fleet",
+            ));
         }
         Ok(())
     }
@@ -238,6 +245,7 @@ impl Bounds {
             key_rate,
             head_time: self.head_time.map_or(usual.head_time, Seconds::duration),
             body_time: self.body_time.map_or(usual.body_time, Seconds::duration),
+            write_pause: self.write_time.map_or(usual.write_pause, Seconds::duration),
             ..usual
         })
     }

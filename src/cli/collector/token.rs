@@ -15,7 +15,9 @@ use crate::units::Seconds;
 const LONGEST: usize = 60;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  nodegate collector token new --role writer --name agents\n  nodegate collector token list")]
+#[command(
+    after_help = "Examples:\n  nodegate collector token new --role writer --name agents\n  nodegate collector token list"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -101,7 +103,8 @@ fn show(store: &Store, out: &mut dyn Write) -> Result<(), Failure> {
             None => "until revoked".to_owned(),
         };
         let AccessToken { name, role, created_at, .. } = token;
-        writeln!(out, "{role:6}  {created_at:.0}  {until:26}  {}", printable(&name, LONGEST)).map_err(Failure::broken)?;
+        writeln!(out, "{role:6}  {created_at:.0}  {until:26}  {}", printable(&name, LONGEST))
+            .map_err(Failure::broken)?;
     }
     Ok(())
 }

@@ -49,7 +49,12 @@ pub async fn receive(app: &App, headers: &HeaderMap, mut body: Body, types: &[&s
         };
         let Some(frame) = frame else { break };
         let frame = frame.map_err(|_| {
-            Problem::new(StatusCode::BAD_REQUEST, "broken-body", "the body broke off, or its chunks are not by the book").closing()
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "broken-body",
+                "the body broke off, or its chunks are not by the book",
+            )
+            .closing()
         })?;
         let Ok(piece) = frame.into_data() else { continue };
         if pieces.bytes + piece.len() > limit {
@@ -192,7 +197,9 @@ mod tests {
         assert_eq!(unpack(&whole, 100).unwrap(), b"a record");
         let mut damaged = whole.clone();
         damaged[12] ^= 0xff;
-        for bytes in [&whole[..whole.len() - 1], &whole[..5], b"", b"{}", &damaged, &[whole.as_slice(), b"more"].concat()] {
+        for bytes in
+            [&whole[..whole.len() - 1], &whole[..5], b"", b"{}", &damaged, &[whole.as_slice(), b"more"].concat()]
+        {
             assert!(matches!(unpack(bytes, 100), Err(Refusal::Malformed(_))), "{bytes:?}");
         }
     }

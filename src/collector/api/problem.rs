@@ -83,8 +83,7 @@ impl IntoResponse for Problem {
         if self.code == "unauthorised" {
             // A browser asks for a password, and sends the token as such.
             headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"nodegate\""));
-            headers
-                .append(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"nodegate\", charset=\"UTF-8\""));
+            headers.append(WWW_AUTHENTICATE, HeaderValue::from_static("Basic realm=\"nodegate\", charset=\"UTF-8\""));
         }
         if self.closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{App, Problem};
-use crate::collector::limits::Permit;
 use crate::collector::model::Refusal;
 use crate::collector::store::{Store, StoreError};
 
@@ -28,6 +27,7 @@ pub async fn ask<T: Send + 'static>(
     question: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {
     let store = app.store.clone();
+    let _turn = app.questions.acquire().await;
     let asked = tokio::task::spawn_blocking(move || question(&store)).await.map_err(|_| Problem::broken())?;
     asked.map_err(|error| {
         app.metrics.store_error();
@@ -69,7 +69,8 @@ pub fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Problem> {
     let filled: Vec<&str> =
         uri.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty() && !pair.ends_with('=')).collect();
     let malformed = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "malformed", detail);
-    let rebuilt: Uri = format!("/?{}", filled.join("&")).parse().map_err(|_| malformed("query: not a URI".to_owned()))?;
+    let rebuilt: Uri =
+        format!("/?{}", filled.join("&")).parse().map_err(|_| malformed("query: not a URI".to_owned()))?;
     let read = axum::extract::Query::<T>::try_from_uri(&rebuilt);
     read.map(|axum::extract::Query(read)| read).map_err(|error| malformed(format!("query: {}", chain(&error))))
 }
@@ -82,22 +83,28 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Named, Problem> {
         let named = Path::<String>::from_request_parts(parts, state).await;
-        let malformed = |_| Problem::new(StatusCode::BAD_REQUEST, "malformed", "the path is not UTF-8, or has a percent sign that means nothing");
+        let malformed = |_| {
+            Problem::new(
+                StatusCode::BAD_REQUEST,
+                "malformed",
+                "the path is not UTF-8, or has a percent sign that means nothing",
+            )
+        };
         named.map(|Path(name)| Named(name)).map_err(malformed)
     }
 }
 
 /// The body, and room that it takes until it is sent or given up.
-pub fn held(body: Body, permit: Permit) -> Body {
-    Body::new(Held { body, _permit: permit })
+pub fn held(body: Body, room: impl Send + Unpin + 'static) -> Body {
+    Body::new(Held { body, _room: room })
 }
 
-struct Held {
+struct Held<R> {
     body: Body,
-    _permit: Permit,
+    _room: R,
 }
 
-impl hyper::body::Body for Held {
+impl<R: Unpin> hyper::body::Body for Held<R> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -88,7 +88,8 @@ struct Ask {
 pub async fn challenge(State(app): State<Arc<App>>, headers: HeaderMap, body: Body) -> Result<Response, Problem> {
     let received = body::receive(&app, &headers, body, &["application/json"]).await?;
     let bytes = received.unpack_small()?;
-    let ask: Ask = serde_json::from_slice(&bytes).map_err(|error| Refusal::Malformed(format!("not a question for a challenge: {error}")))?;
+    let ask: Ask = serde_json::from_slice(&bytes)
+        .map_err(|error| Refusal::Malformed(format!("not a question for a challenge: {error}")))?;
     if !is_keyid(&ask.keyid) {
         return Err(Refusal::Malformed("keyid: an OpenSSH fingerprint, SHA256:…".to_owned()).into());
     }
@@ -100,5 +101,6 @@ pub async fn challenge(State(app): State<Arc<App>>, headers: HeaderMap, body: Bo
 /// `SHA256:` and 32 bytes in unpadded base64.
 fn is_keyid(text: &str) -> bool {
     let fingerprint = text.strip_prefix("SHA256:").unwrap_or_default();
-    fingerprint.len() == 43 && fingerprint.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+    fingerprint.len() == 43
+        && fingerprint.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
 }
