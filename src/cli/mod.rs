@@ -6,6 +6,7 @@ mod class;
 mod collector;
 mod completions;
 mod delivery;
+mod demo;
 pub mod enroll;
 mod input;
 mod interrupt;
@@ -63,6 +64,8 @@ Exit status: 0 accepted, 1 rejected, 2 undecided, 3 not delivered, 64 usage, 70 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show all of it on a recorded host: run, record, collector, receipt
+    Demo(demo::Arguments),
     /// Run the checks, decide, and write a signed record
     Run(Box<run::Arguments>),
     /// Show what would run, with limits and their sources; runs nothing
@@ -208,6 +211,7 @@ fn written(ending: Ending, output: io::Result<()>) -> Ending {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Ending, Failure> {
         match self {
+            Command::Demo(arguments) => demo::run(&arguments, out),
             Command::Run(arguments) => run::run(&arguments, out),
             Command::Plan(arguments) => {
                 let around = arguments.place.surroundings(arguments.state.as_deref())?;

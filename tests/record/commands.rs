@@ -113,7 +113,7 @@ fn record_list_and_show_give_what_is_kept() {
 
     let show = |wanted: Option<&str>, format| {
         let wanted = wanted.map(str::to_owned);
-        let args = ShowRecordArgs { record: wanted, format, key: None, state: state.clone() };
+        let args = ShowRecordArgs { record: wanted, format, html: None, key: None, state: state.clone() };
         let mut out = Vec::new();
         record::run(&RecordArgs { command: RecordCommand::Show(args) }, screen, &mut out)
             .map(|()| String::from_utf8(out).unwrap())
