@@ -470,6 +470,7 @@ pub fn many_senders_at_once_lose_and_double_nothing(fresh: &Fresh) {
 /// Every test that both engines must pass, by name.
 macro_rules! tests {
     ($($name:ident)+) => {
+        #[allow(dead_code, reason = "where one server serves them all")]
         pub const ALL: &[(&str, fn(&Fresh))] = &[$((stringify!($name), $name)),+];
 
         /// One test for each of them, over stores that `$fresh` makes.

@@ -1,6 +1,7 @@
 //! `nodegate collector …`: run the collector, and look after its keys, tokens and store.
 
 mod at;
+mod keys;
 mod receipt_key;
 mod serve;
 mod token;
@@ -27,6 +28,8 @@ enum Command {
     Token(token::Args),
     /// Show and rotate the key that signs receipts
     ReceiptKey(receipt_key::Args),
+    /// Look after the keys that may sign for hosts, and what vouches for them
+    Keys(keys::Args),
 }
 
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
@@ -34,6 +37,7 @@ pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Token(arguments) => token::run(arguments, out),
         Command::ReceiptKey(arguments) => receipt_key::run(arguments, out),
+        Command::Keys(arguments) => keys::run(arguments, out),
     }
     .map(|()| Ending::Accepted)
 }
