@@ -1,5 +1,8 @@
 //! `nodegate record`: the records that this host keeps.
 
+mod difference;
+mod page;
+
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,13 +11,15 @@ use super::key::folder;
 use super::verify::read_record;
 use crate::predicate::Details;
 use crate::record::store::{self, Shelved};
-use crate::record::{keyfile, verify};
+use crate::record::{PublicKey, Verified, keyfile, verify};
 use crate::report;
+
+pub use difference::DiffArgs;
 
 /// The records that this host keeps.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nodegate record list\n  nodegate record show\n  nodegate record show 01a2 --format json"
+    after_help = "Examples:\n  nodegate record list\n  nodegate record show\n  nodegate record show 01a2 --html /media/usb/report.html\n  nodegate record diff --last-accepted"
 )]
 pub struct RecordArgs {
     #[command(subcommand)]
@@ -27,6 +32,8 @@ pub enum RecordCommand {
     List(ListArgs),
     /// One record: the last one, one by run id (or its beginning), or a file
     Show(ShowArgs),
+    /// What is different between two records: the last two, if none is named
+    Diff(DiffArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -42,7 +49,7 @@ pub struct ListArgs {
 
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  nodegate record show\n  nodegate record show 01a2 --format json\n  nodegate record show RUN.json --key host.pub"
+    after_help = "Examples:\n  nodegate record show\n  nodegate record show 01a2 --format json\n  nodegate record show RUN.json --key host.pub\n  nodegate record show --html /media/usb/report.html"
 )]
 pub struct ShowArgs {
     /// A run id, the beginning of one, or a file
@@ -50,6 +57,9 @@ pub struct ShowArgs {
     pub record: Option<String>,
     #[arg(long, value_enum, default_value_t)]
     pub format: RecordFormat,
+    /// Write it as one web page that loads nothing and contains the signed record; `-` is standard output
+    #[arg(long, value_name = "FILE", conflicts_with = "format")]
+    pub html: Option<PathBuf>,
     /// The public key that a file must verify with; this host's if none is named, or the key beside a
     /// recording's record
     #[arg(long, value_name = "PUB")]
@@ -74,6 +84,10 @@ pub enum RecordError {
     None(PathBuf),
     #[error("no record `{wanted}` in {folder}: `nodegate record list` shows those that are there")]
     Unknown { wanted: String, folder: PathBuf },
+    #[error("only one record in {0}: two are compared")]
+    One(PathBuf),
+    #[error("no accepted record before the last one in {0}")]
+    NoneAccepted(PathBuf),
     #[error("`{wanted}` begins {count} run ids: give more of it")]
     Several { wanted: String, count: usize },
     #[error("record {path}: this host's key did not sign it; give --key")]
@@ -98,13 +112,17 @@ pub fn run(args: &RecordArgs, screen: impl Fn(&Details) -> String, out: &mut dyn
             Ok(print_list(&shelf, out)?)
         }
         RecordCommand::Show(show) => {
-            let details = find(show)?;
-            match show.format {
-                RecordFormat::Text => write!(out, "{}", screen(&details))?,
-                RecordFormat::Json => writeln!(out, "{}", serde_json::to_string_pretty(&details)?)?,
+            let place = Place { state: show.state.as_deref(), key: show.key.as_deref() };
+            let found = place.find(show.record.as_deref())?;
+            let details = &found.verified.details;
+            match (&show.html, show.format) {
+                (Some(path), _) => page::write(&found, path, out)?,
+                (None, RecordFormat::Text) => write!(out, "{}", screen(details))?,
+                (None, RecordFormat::Json) => writeln!(out, "{}", serde_json::to_string_pretty(details)?)?,
             }
             Ok(())
         }
+        RecordCommand::Diff(diff) => difference::run(diff, out),
     }
 }
 
@@ -129,28 +147,63 @@ fn print_list(shelf: &[Shelved], out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn find(show: &ShowArgs) -> Result<Details, Box<dyn Error>> {
-    let folder = || folder(show.state.as_deref());
-    match &show.record {
-        Some(wanted) if Path::new(wanted).is_file() => {
-            let path = PathBuf::from(wanted);
-            let beside = throwaway_key(&path);
-            let key = match show.key.as_ref().or(beside.as_ref()) {
-                Some(key) => keyfile::read_public(key)?,
-                None => store::public_key(&folder()?).map_err(|_| RecordError::NotOurs { path: path.clone() })?,
-            };
-            match verify(&read_record(&path)?, &[key]) {
-                Ok(verified) => Ok(verified.details),
-                Err(error) if show.key.is_none() && beside.is_none() && error.is_about_the_signature() => {
-                    Err(RecordError::NotOurs { path }.into())
-                }
-                Err(source) => Err(RecordError::Unverified { path, source }.into()),
+/// A record, where it lies, and the key that it verified with.
+struct Found {
+    verified: Verified,
+    path: PathBuf,
+    key: PublicKey,
+}
+
+/// Where records are looked for, and what a file must verify with.
+struct Place<'a> {
+    state: Option<&'a Path>,
+    key: Option<&'a Path>,
+}
+
+impl Place<'_> {
+    /// The record that is meant: a file, the beginning of a run id, or without a wish the newest of
+    /// the host, then of recordings.
+    fn find(&self, wanted: Option<&str>) -> Result<Found, Box<dyn Error>> {
+        match wanted {
+            Some(file) if Path::new(file).is_file() => self.file(Path::new(file)),
+            wanted => {
+                let folder = folder(self.state)?;
+                let shelved = choose(shelf(&folder, true)?, wanted, &folder)?;
+                Ok(found(shelved, &folder)?)
             }
         }
-        wanted => {
-            let folder = folder()?;
-            Ok(choose(shelf(&folder, true)?, wanted.as_deref(), &folder)?)
+    }
+
+    fn file(&self, path: &Path) -> Result<Found, Box<dyn Error>> {
+        let beside = throwaway_key(path);
+        let not_ours = || RecordError::NotOurs { path: path.to_owned() };
+        let key = match self.key.or(beside.as_deref()) {
+            Some(key) => keyfile::read_public(key)?,
+            None => store::public_key(&folder(self.state)?).map_err(|_| not_ours())?,
+        };
+        match verify(&read_record(path)?, std::slice::from_ref(&key)) {
+            Ok(verified) => Ok(Found { verified, path: path.to_owned(), key }),
+            Err(error) if self.key.is_none() && beside.is_none() && error.is_about_the_signature() => {
+                Err(not_ours().into())
+            }
+            Err(source) => Err(RecordError::Unverified { path: path.to_owned(), source }.into()),
         }
+    }
+}
+
+/// A record of the shelf with its key: the one beside it of a run on a recording, else the host's.
+fn found(shelved: Shelved, folder: &Path) -> Result<Found, Box<dyn Error>> {
+    let Shelved { path, record, .. } = shelved;
+    match record {
+        Ok(verified) => {
+            let beside = throwaway_key(&path);
+            let key = match beside {
+                Some(key) => keyfile::read_public(&key)?,
+                None => store::public_key(folder)?,
+            };
+            Ok(Found { verified, path, key })
+        }
+        Err(source) => Err(RecordError::Unverified { path, source }.into()),
     }
 }
 
@@ -164,7 +217,7 @@ fn throwaway_key(record: &Path) -> Option<PathBuf> {
 }
 
 /// The record whose run id begins so; without a wish the newest of the host, then of recordings.
-fn choose(shelf: Vec<Shelved>, wanted: Option<&str>, folder: &Path) -> Result<Details, RecordError> {
+fn choose(shelf: Vec<Shelved>, wanted: Option<&str>, folder: &Path) -> Result<Shelved, RecordError> {
     let begins = |shelved: &Shelved| wanted.is_none_or(|wanted| shelved.run_id.starts_with(wanted));
     let mut found: Vec<Shelved> = shelf.into_iter().filter(begins).collect();
     match (found.len(), wanted) {
@@ -180,9 +233,5 @@ fn choose(shelf: Vec<Shelved>, wanted: Option<&str>, folder: &Path) -> Result<De
         }
         _ => {}
     }
-    let first = found.swap_remove(0);
-    match first.record {
-        Ok(verified) => Ok(verified.details),
-        Err(source) => Err(RecordError::Unverified { path: first.path, source }),
-    }
+    Ok(found.swap_remove(0))
 }

@@ -15,6 +15,7 @@ pub mod log;
 pub mod metrics;
 pub mod model;
 pub mod nonce;
+pub mod page;
 pub mod policy;
 pub mod receipt_key;
 pub mod secret;

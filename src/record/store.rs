@@ -41,7 +41,8 @@ pub use folder::{default_folder, folder_for};
 pub use shelf::{Shelved, head, own_key, public_key, records, simulated_records, verified};
 use state::State;
 
-const KEY: &str = "key.pem";
+/// The private key, or the reference to it.
+pub const KEY: &str = "key.pem";
 const PUBLIC_KEY: &str = "key.pub";
 const STATE: &str = "state.json";
 const RECORDS: &str = "records";
@@ -124,10 +125,15 @@ pub struct Stored {
     pub public_key: PublicKey,
 }
 
+/// Writes or replaces a file anywhere, whole or not at all.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    durable::replace(path, bytes).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+}
+
 impl Stored {
     /// Writes the envelope to another place too (`--record FILE`), whole or not at all.
     pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
-        durable::replace(path, &self.envelope).map_err(|source| StoreError::Write { path: path.to_owned(), source })
+        write_whole(path, &self.envelope)
     }
 
     /// Keeps a receipt, as it came, beside the record. The caller has verified it.

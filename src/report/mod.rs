@@ -3,10 +3,14 @@
 
 pub mod checks;
 pub mod columns;
+pub mod diff;
+pub mod html;
 pub mod inventory;
 pub mod jsonl;
 pub mod live;
 pub mod plan;
+pub mod problem;
+pub mod quantity;
 pub mod record;
 pub mod screen;
 pub mod summary;

@@ -19,7 +19,7 @@ pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
     let heads = ["SEQ", "FINISHED", "DECISION", "STAGE", "LEVEL", "RUN", "CLASS"].map(str::to_owned).to_vec();
     let (mut rows, mut below) = (vec![heads], vec![String::new()]);
     for details in records {
-        let finished: String = printable(&details.finished_at, 30).replace('T', " ").chars().take(16).collect();
+        let finished = moment(&details.finished_at);
         rows.push(vec![
             details.seq.to_string(),
             finished,
@@ -42,6 +42,11 @@ pub fn list<'a>(records: impl Iterator<Item = &'a Details>) -> String {
         text.push('\n');
     }
     text
+}
+
+/// `2026-12-01 00:58` of an RFC 3339 text.
+pub fn moment(time: &str) -> String {
+    printable(time, 30).replace('T', " ").chars().take(16).collect()
 }
 
 /// A record in a few lines.

@@ -9,7 +9,7 @@ mod layout;
 
 use std::collections::BTreeMap;
 
-use canvas::{Canvas, Style};
+use canvas::{Canvas, Ground, Style};
 use layout::{GPU, Group, Layout, NIC, Panel, row};
 
 use crate::facts::topology::{GpuPlace, Level, Topology};
@@ -20,15 +20,25 @@ const WIDEST: f64 = 9.0;
 
 /// The drawing, with its title and its description for those who do not see it.
 pub fn svg(topology: &Topology, hostname: &str) -> String {
+    draw(topology, hostname, Ground::Own, &BTreeMap::new())
+}
+
+/// The same as part of a page, whose stylesheet gives it its colours. `wrong` is what else is known to
+/// be wrong with the GPU at an address.
+pub fn inline(topology: &Topology, hostname: &str, wrong: &BTreeMap<String, String>) -> String {
+    draw(topology, hostname, Ground::Page, wrong)
+}
+
+fn draw(topology: &Topology, hostname: &str, ground: Ground, wrong: &BTreeMap<String, String>) -> String {
     // A record may say anything; a matrix that does not fit its devices says nothing.
     if !topology.is_square() {
         let devices = topology.gpus.len() + topology.nics.len();
         let matrix = vec![vec![Level::Unknown; devices]; devices];
-        return svg(&Topology { matrix, ..topology.clone() }, hostname);
+        return draw(&Topology { matrix, ..topology.clone() }, hostname, ground, wrong);
     }
     let layout = Layout::of(topology);
-    let faults = faults(topology);
-    let mut canvas = Canvas::new(layout.width, layout.height(faults.len()));
+    let faults = faults(topology, wrong);
+    let mut canvas = Canvas::new(layout.width, layout.height(faults.len()), ground);
     let models = models(topology);
     canvas.heading(hostname, &models, &description(topology, &faults));
     for panel in &layout.panels {
@@ -42,11 +52,18 @@ pub fn svg(topology: &Topology, hostname: &str) -> String {
     canvas.finish()
 }
 
-/// What is wrong with a GPU's place, by its position.
-fn faults(topology: &Topology) -> BTreeMap<usize, String> {
-    let remark =
-        |(index, gpu)| super::topology::remark(gpu).map(|text| (index, text.trim_start_matches("! ").to_owned()));
-    topology.gpus.iter().enumerate().filter_map(remark).collect()
+/// What is wrong with a GPU or its place, by its position.
+fn faults(topology: &Topology, wrong: &BTreeMap<String, String>) -> BTreeMap<usize, String> {
+    let fault = |gpu: &GpuPlace| {
+        let remark = super::topology::remark(gpu).map(|text| text.trim_start_matches("! ").to_owned());
+        let known = gpu.bus_id.and_then(|bus_id| wrong.get(&bus_id.to_string()));
+        match (remark, known) {
+            (Some(remark), Some(known)) => Some(format!("{remark}; {known}")),
+            (Some(remark), None) => Some(remark),
+            (None, known) => known.map(|known| format!("{}: {known}", gpu.name)),
+        }
+    };
+    topology.gpus.iter().enumerate().filter_map(|(index, gpu)| Some((index, fault(gpu)?))).collect()
 }
 
 /// `8 × NVIDIA H200`, each model once.

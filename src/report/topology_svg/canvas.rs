@@ -51,27 +51,39 @@ const STYLE: &str = "
     .mark { fill: #ffffff; font-size: 12px; font-weight: bold; text-anchor: middle }
 ";
 
+/// Where a drawing is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ground {
+    /// As a file of its own: it brings its colours along.
+    Own,
+    /// In a page, whose stylesheet colours it: a strict policy takes no style from within.
+    Page,
+}
+
 /// A drawing that is being written.
 pub struct Canvas {
     text: String,
+    ground: Ground,
 }
 
 impl Canvas {
-    pub fn new(width: f64, height: f64) -> Canvas {
-        let mut canvas = Canvas { text: String::new() };
+    pub fn new(width: f64, height: f64, ground: Ground) -> Canvas {
+        let mut canvas = Canvas { text: String::new(), ground };
         canvas.put(&format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-             height=\"{height:.0}\" role=\"img\" aria-labelledby=\"title desc\">"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"topology\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+             width=\"{width:.0}\" height=\"{height:.0}\" role=\"img\" aria-labelledby=\"topology-title topology-desc\">"
         ));
         canvas
     }
 
     /// Title and description for readers of either kind, then the ground and the heading.
     pub fn heading(&mut self, title: &str, subtitle: &str, description: &str) {
-        self.put(&format!("<title id=\"title\">Topology of {}</title>", escaped(title, 100)));
-        self.put(&format!("<desc id=\"desc\">{}</desc>", escaped(description, 4000)));
-        self.put(&format!("<style>{STYLE}</style>"));
-        self.put("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>");
+        self.put(&format!("<title id=\"topology-title\">Topology of {}</title>", escaped(title, 100)));
+        self.put(&format!("<desc id=\"topology-desc\">{}</desc>", escaped(description, 4000)));
+        if self.ground == Ground::Own {
+            self.put(&format!("<style>{STYLE}</style>"));
+            self.put("<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>");
+        }
         self.text(24.0, 36.0, "title", title);
         self.text(24.0, 57.0, "subtitle", subtitle);
     }

@@ -62,8 +62,8 @@ fn hostile_names_cannot_leave_their_element() {
 #[test]
 fn the_drawing_has_a_title_and_a_description() {
     let svg = drawn("rtx-4090-8");
-    assert!(svg.contains("<title id=\"title\">Topology of rtx-4090-8</title>"));
-    assert!(svg.contains("<desc id=\"desc\">GPU0"));
+    assert!(svg.contains("<title id=\"topology-title\">Topology of rtx-4090-8</title>"));
+    assert!(svg.contains("<desc id=\"topology-desc\">GPU0"));
 }
 
 #[test]
