@@ -291,7 +291,9 @@ impl Digest {
 
     /// The 64 hex digits alone, as in-toto's `digest.sha256` wants them.
     pub fn hex(&self) -> String {
-        self.0.iter().map(|byte| format!("{byte:02x}")).collect()
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let pair = |byte: &u8| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+        self.0.iter().flat_map(pair).map(char::from).collect()
     }
 }
 
@@ -306,8 +308,8 @@ impl FromStr for Digest {
         }
         let mut bytes = [0; 32];
         for (byte, pair) in bytes.iter_mut().zip(hex.as_bytes().chunks(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+            let digit = |at: usize| pair.get(at).and_then(|digit| char::from(*digit).to_digit(16)).map(|it| it as u8);
+            *byte = digit(0).zip(digit(1)).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
         }
         Ok(Digest(bytes))
     }

@@ -6,6 +6,8 @@ mod class;
 mod collector;
 mod completions;
 mod delivery;
+mod demo;
+pub mod enroll;
 mod input;
 mod interrupt;
 mod inventory;
@@ -62,6 +64,8 @@ Exit status: 0 accepted, 1 rejected, 2 undecided, 3 not delivered, 64 usage, 70 
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show all of it on a recorded host: run, record, collector, receipt
+    Demo(demo::Arguments),
     /// Run the checks, decide, and write a signed record
     Run(Box<run::Arguments>),
     /// Show what would run, with limits and their sources; runs nothing
@@ -82,8 +86,10 @@ enum Command {
     Record(record::RecordArgs),
     /// Verify a record's signature
     Verify(verify::VerifyArgs),
-    /// Make and show the signing key
+    /// Make, show and replace the signing key
     Key(key::KeyArgs),
+    /// Make this host's key known to a collector
+    Enroll(enroll::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
     /// Take records in and show the fleet
@@ -205,6 +211,7 @@ fn written(ending: Ending, output: io::Result<()>) -> Ending {
 impl Command {
     fn run(self, out: &mut dyn Write) -> Result<Ending, Failure> {
         match self {
+            Command::Demo(arguments) => demo::run(&arguments, out),
             Command::Run(arguments) => run::run(&arguments, out),
             Command::Plan(arguments) => {
                 let around = arguments.place.surroundings(arguments.state.as_deref())?;
@@ -221,7 +228,13 @@ impl Command {
                 told(record::run(&arguments, |details| screen::render(details, typeface), out))
             }
             Command::Verify(arguments) => numbered(verify::run(&arguments, out)),
-            Command::Key(arguments) => told(key::run(&arguments, || host_document(&place::this_host()), out)),
+            Command::Key(key::KeyArgs { command: key::AnyCommand::Here(command) }) => {
+                told(key::run(&command, || host_document(&place::this_host()), out))
+            }
+            Command::Key(key::KeyArgs { command: key::AnyCommand::Rotate(arguments) }) => {
+                enroll::rotate(&arguments, out)
+            }
+            Command::Enroll(arguments) => enroll::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
             Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),

@@ -77,24 +77,30 @@ pub fn read(
     accept_simulated: bool,
     mut known: impl FnMut(&str) -> Result<Option<Signer>, Refusal>,
 ) -> Result<Taken, Refusal> {
-    let hints = verify::signers(&raw).map_err(|error| refusal(&error))?;
+    let opened = verify::open(&raw).map_err(|error| refusal(&error))?;
     let mut found = None;
-    for hint in hints.iter().take(HINTS) {
+    for hint in opened.hints().take(HINTS) {
         if let Some(signer) = known(hint)? {
             found = Some(signer);
             break;
         }
     }
     let Some(signer) = found else {
-        let name = hints.first().map_or("", String::as_str);
+        let name = opened.hints().next().unwrap_or_default();
         return Err(Refusal::UnknownKey(if name.is_empty() { "(none named)".to_owned() } else { printable(name, 80) }));
     };
-    let verified = verify::verify(&raw, std::slice::from_ref(&signer.key)).map_err(|error| refusal(&error))?;
+    let verified = opened.verify(std::slice::from_ref(&signer.key)).map_err(|error| refusal(&error))?;
     if signer.state == KeyState::Revoked {
         let reason = signer.reason.unwrap_or_default();
         return Err(Refusal::Revoked { keyid: verified.keyid, reason: printable(&reason, NAME) });
     }
     check_origin(&verified, &signer, accept_simulated)?;
+    taken(raw, verified)
+}
+
+/// Reads a record again that was taken in before: what was asked of it then is not asked again.
+pub fn read_again(raw: Vec<u8>, key: &PublicKey) -> Result<Taken, Refusal> {
+    let verified = verify::verify(&raw, std::slice::from_ref(key)).map_err(|error| refusal(&error))?;
     taken(raw, verified)
 }
 
@@ -120,7 +126,7 @@ fn taken(raw: Vec<u8>, verified: Verified) -> Result<Taken, Refusal> {
     if details.seq > LARGEST_NUMBER {
         return Err(Refusal::Malformed(format!("seq {} is past 2^53", details.seq)));
     }
-    if uuid::Uuid::parse_str(&details.run_id).is_err() {
+    if details.run_id.len() != 36 || uuid::Uuid::parse_str(&details.run_id).is_err() {
         return Err(Refusal::Malformed("runId is not a UUID".to_owned()));
     }
     let finished_at = details.finished_at.parse();

@@ -26,6 +26,10 @@ pub struct Limits {
     /// Requests that are being answered: those that write, and those that read.
     pub writes_in_flight: usize,
     pub reads_in_flight: usize,
+    /// Of those that read, how many may be one peer's.
+    pub reads_of_a_peer: usize,
+    /// Exports that are being sent, of all peers: each holds some megabytes.
+    pub exports: usize,
     /// Bytes of a body as it is sent, and of what it unpacks to.
     pub body: usize,
     /// Bytes of all bodies that are being received or judged.
@@ -64,6 +68,8 @@ impl Default for Limits {
             connections_of_a_peer: 512,
             writes_in_flight: 512,
             reads_in_flight: 64,
+            reads_of_a_peer: 16,
+            exports: 4,
             body: 1024 * 1024,
             bodies: 64 * 1024 * 1024,
             head: 16 * 1024,
@@ -147,12 +153,12 @@ impl BodyMemory {
     }
 }
 
-/// How many connections each peer has. It holds those with at least one, and so no more than there
-/// are connections.
+/// How many of something each peer has, connections or questions. It holds those with at least one,
+/// and so no more than there are in all.
 #[derive(Clone, Debug, Default)]
 pub struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// One connection of a peer.
+/// One of a peer's.
 #[derive(Debug)]
 pub struct Counted {
     peers: Peers,

@@ -103,7 +103,11 @@ impl Policy {
         let mut flags: Vec<Flag> = record.flags.iter().copied().filter(|flag| !of_now.contains(flag)).collect();
         match record.key_state {
             KeyState::Pending => flags.push(Flag::PendingKey),
-            KeyState::Revoked => flags.push(Flag::RevokedKey),
+            // One that was never approved stays known as that.
+            KeyState::Revoked => {
+                flags.extend(record.flags.iter().filter(|flag| **flag == Flag::PendingKey));
+                flags.push(Flag::RevokedKey);
+            }
             KeyState::Approved | KeyState::Retired => {}
         }
         if self.require_challenge && !record.challenged {

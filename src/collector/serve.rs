@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::{sleep, timeout};
 
 use super::access::{Access, Granted, Open};
@@ -30,6 +30,8 @@ const TOKENS_ANEW: Duration = Duration::from_secs(3);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Files that the process needs besides its connections: store, log, listener.
 const OTHER_FILES: u64 = 128;
+/// The store answers no sooner where it is asked more at once; each needs a connection to it.
+const QUESTIONS: usize = 8;
 /// Told to whom there is no room for, if it takes it at once.
 const NO_ROOM: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -95,6 +97,9 @@ impl Server {
             bodies: BodyMemory::new(limits.bodies),
             writes: Gate::new(limits.writes_in_flight),
             reads: Gate::new(limits.reads_in_flight),
+            readers: Peers::default(),
+            exports: Gate::new(limits.exports),
+            questions: Semaphore::new(QUESTIONS),
             connections: Gate::new(limits.connections),
             peer_rates: Rates::new(limits.peer_rate, limits.peer_burst),
             key_rates: Rates::new(limits.key_rate, limits.key_burst),

@@ -6,14 +6,19 @@
 
 mod admit;
 mod alerts;
+mod audit;
+mod backup;
 mod engine;
 mod enrolment;
 mod fleet;
 mod keys;
 mod nodes;
+mod postgres;
 mod readers;
 mod records;
+mod retention;
 mod schema;
+mod server;
 mod sqlite;
 mod tokens;
 mod writer;
@@ -24,10 +29,14 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 pub use alerts::Alert;
+pub use audit::{Broken, Whole};
+pub use backup::BackupError;
 pub use engine::EngineError;
 pub use fleet::{Counts, Offender, Offenders};
 pub use keys::{Enrolled, KeyFilter};
 pub use records::ReceiptKey;
+pub use retention::Pruned;
+pub use server::ServerError;
 pub use tokens::{AccessToken, EndorsementKey, JoinToken, SshHostKey};
 
 use super::intake::{self, Signer, Taken};
@@ -37,6 +46,7 @@ use super::policy::Policy;
 use crate::record::{CollectorKey, PublicKey};
 use engine::Engine;
 use readers::Readers;
+use server::Server;
 use writer::Writer;
 
 /// How a store is opened.
@@ -54,6 +64,10 @@ pub struct Settings {
 pub enum StoreError {
     #[error("store `{0}`: write sqlite:PATH or postgres://USER@HOST/DATABASE")]
     Url(String),
+    #[error("the store's server cannot be reached so")]
+    Server(#[from] ServerError),
+    #[error("there is no store {path}")]
+    Missing { path: PathBuf },
     #[error("store {path} cannot be locked")]
     Lock { path: PathBuf, source: std::io::Error },
     #[error("store {path} is served by another collector; SQLite has one, PostgreSQL takes several")]
@@ -82,6 +96,7 @@ pub enum StoreError {
 pub struct Store(Arc<Inner>);
 
 struct Inner {
+    place: Place,
     readers: Readers,
     writer: Writer,
     rules: Arc<Rules>,
@@ -101,6 +116,7 @@ pub(super) struct Rules {
 #[derive(Clone, Debug)]
 enum Place {
     File(PathBuf),
+    Server(Arc<Server>),
 }
 
 impl Store {
@@ -114,13 +130,21 @@ impl Store {
         Store::open_at(Place::parse(url)?, None, settings)
     }
 
+    /// The same for a store that must be there: none is made by looking for it.
+    pub fn attend_existing(url: &str) -> Result<Store, StoreError> {
+        match Place::parse(url)? {
+            Place::File(path) if !path.exists() => Err(StoreError::Missing { path }),
+            place => Store::open_at(place, None, Settings::default()),
+        }
+    }
+
     fn open_at(place: Place, key: Option<CollectorKey>, settings: Settings) -> Result<Store, StoreError> {
         let lock = if settings.serves { place.lock()? } else { None };
         let mut engine = place.connect()?;
         let rules = Arc::new(prepare(engine.as_mut(), key, &settings)?);
         let writer = Writer::start(place.clone(), engine, rules.clone());
-        let readers = Readers::new(place);
-        Ok(Store(Arc::new(Inner { readers, writer, rules, _lock: lock })))
+        let readers = Readers::new(place.clone());
+        Ok(Store(Arc::new(Inner { place, readers, writer, rules, _lock: lock })))
     }
 
     /// Verifies a record with what is known of its key. Costs a reader's look at most once a key.
@@ -180,6 +204,7 @@ impl Place {
     fn parse(url: &str) -> Result<Place, StoreError> {
         match url.split_once(':') {
             Some(("sqlite", path)) if !path.is_empty() => Ok(Place::File(PathBuf::from(path))),
+            Some(("postgres" | "postgresql", _)) => Ok(Place::Server(Arc::new(Server::parse(url)?))),
             _ => Err(StoreError::Url(crate::ident::printable(url, 60))),
         }
     }
@@ -187,13 +212,16 @@ impl Place {
     fn connect(&self) -> Result<Box<dyn Engine>, EngineError> {
         match self {
             Place::File(path) => Ok(Box::new(sqlite::Sqlite::open(path)?)),
+            Place::Server(server) => Ok(Box::new(postgres::Postgres::connect(server)?)),
         }
     }
 
     /// Keeps a second collector off a file. Whoever holds the lock may die: it goes with the process.
     fn lock(&self) -> Result<Option<std::fs::File>, StoreError> {
-        let Place::File(path) = self;
-        lock_file(path).map(Some)
+        match self {
+            Place::File(path) => lock_file(path).map(Some),
+            Place::Server(_) => Ok(None),
+        }
     }
 }
 

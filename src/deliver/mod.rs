@@ -4,6 +4,7 @@
 //! Whatever else happens is a cause in one line, and whether sending again may help.
 
 mod credential;
+pub mod enrol;
 
 use std::time::Duration;
 

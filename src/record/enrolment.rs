@@ -6,6 +6,7 @@
 
 pub mod certificate;
 pub mod credential;
+pub mod endorsement;
 pub mod proof;
 pub mod sshsig;
 pub mod tpm_public;

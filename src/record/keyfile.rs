@@ -9,8 +9,8 @@ use super::keys::{HostKey, PrivateKeyError};
 use super::public_key::{PublicKey, PublicKeyError};
 use super::{durable, plain};
 
-/// Bytes; a key file of ours has less than 300.
-const MAXIMUM_BYTES: u64 = 16 * 1024;
+/// Bytes; a key file of ours has less than 1500, a certificate chain some thousands.
+const MAXIMUM_BYTES: u64 = 64 * 1024;
 /// Files that are looked at in a folder of public keys.
 const MAXIMUM_FILES: usize = 10_000;
 
@@ -38,6 +38,12 @@ pub enum KeyFileError {
 
 /// Reads a private key. It must be a plain file of ours that nobody else can read.
 pub fn read_private(path: &Path) -> Result<HostKey, KeyFileError> {
+    let text = read_secret(path)?;
+    HostKey::parse(&text).map_err(|source| KeyFileError::Private { path: path.to_owned(), source })
+}
+
+/// The text of a file of ours that nobody else can read: a key, a token.
+pub fn read_secret(path: &Path) -> Result<String, KeyFileError> {
     let unread = |source| KeyFileError::Read { path: path.to_owned(), source };
     let file = plain::open_no_link(path).map_err(unread)?;
     let metadata = file.metadata().map_err(unread)?;
@@ -48,8 +54,17 @@ pub fn read_private(path: &Path) -> Result<HostKey, KeyFileError> {
     if metadata.mode() & 0o077 != 0 {
         return Err(KeyFileError::Open { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
     }
-    let text = read_text(file).map_err(unread)?;
-    HostKey::parse(&text).map_err(|source| KeyFileError::Private { path: path.to_owned(), source })
+    read_text(file).map_err(unread)
+}
+
+/// Writes a secret of one line, mode 0600, to a path where nothing is yet.
+pub fn write_secret(path: &Path, secret: &str) -> Result<(), KeyFileError> {
+    write_new(path, &format!("{secret}\n"))
+}
+
+/// The text of a file that is no secret: certificates, key lines.
+pub fn read_plain(path: &Path) -> Result<String, KeyFileError> {
+    plain::open(path).and_then(read_text).map_err(|source| KeyFileError::Read { path: path.to_owned(), source })
 }
 
 /// Writes a private key, mode 0600, to a path where nothing is yet.
@@ -64,8 +79,7 @@ pub fn write_public(path: &Path, key: &PublicKey) -> Result<(), KeyFileError> {
 
 /// Reads one public key, SPKI PEM or OpenSSH line.
 pub fn read_public(path: &Path) -> Result<PublicKey, KeyFileError> {
-    let text =
-        plain::open(path).and_then(read_text).map_err(|source| KeyFileError::Read { path: path.to_owned(), source })?;
+    let text = read_plain(path)?;
     PublicKey::parse(&text).map_err(|source| KeyFileError::Public { path: path.to_owned(), source })
 }
 

@@ -41,7 +41,8 @@ pub use folder::{default_folder, folder_for};
 pub use shelf::{Shelved, head, own_key, public_key, records, simulated_records, verified};
 use state::State;
 
-const KEY: &str = "key.pem";
+/// The private key, or the reference to it.
+pub const KEY: &str = "key.pem";
 const PUBLIC_KEY: &str = "key.pub";
 const STATE: &str = "state.json";
 const RECORDS: &str = "records";

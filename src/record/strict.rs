@@ -2,90 +2,145 @@
 //!
 //! Two readers that disagree on which of two equal keys counts can be shown two different
 //! records under one signature, so a second key of the same name is refused at any depth.
+//! [`check`] looks for that alone and builds nothing: what it lets through can be read as a type.
 
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::fmt;
 
-use serde::de::{self, Deserialize, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_json::{Map, Number, Value};
+use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
 
 /// Reads one JSON text; a duplicate key or anything after the text is an error.
 /// The depth is bounded by `serde_json` (128).
 pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
-    serde_json::from_slice::<Strict>(bytes).map(|strict| strict.0)
+    check(bytes)?;
+    serde_json::from_slice(bytes)
 }
 
-struct Strict(Value);
+/// Goes once over a JSON text for everything that [`parse`] refuses, and gives the names of the outermost object.
+pub fn check(bytes: &[u8]) -> Result<Vec<String>, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    let mut names = Names { open: Vec::new(), outermost: None };
+    Look(&mut names).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(names.outermost.unwrap_or_default())
+}
 
-impl<'de> Deserialize<'de> for Strict {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Seed).map(Strict)
+/// Up to so many keys of an object are compared one by one; more go into a set.
+const FEW: usize = 24;
+
+/// The keys of the objects that are being read, the innermost last.
+struct Names<'de> {
+    open: Vec<Cow<'de, str>>,
+    outermost: Option<Vec<String>>,
+}
+
+/// Looks at one value.
+struct Look<'n, 'de>(&'n mut Names<'de>);
+
+/// Reads one key without copying it where it has no escapes.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Cow<'de, str>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Cow<'de, str>, D::Error> {
+        deserializer.deserialize_str(self)
     }
 }
 
-struct Seed;
+impl<'de> Visitor<'de> for Key {
+    type Value = Cow<'de, str>;
 
-impl<'de> DeserializeSeed<'de> for Seed {
-    type Value = Value;
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Borrowed(key))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Cow<'de, str>, E> {
+        Ok(Cow::Owned(key.to_owned()))
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Look<'_, 'de> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Seed {
-    type Value = Value;
+impl<'de> Visitor<'de> for Look<'_, 'de> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("JSON")
     }
 
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
+    fn visit_bool<E>(self, _: bool) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
+    fn visit_u64<E>(self, _: u64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
-        Ok(Value::Number(value.into()))
+    fn visit_i64<E>(self, _: i64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Value, E> {
-        Number::from_f64(value).map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+    fn visit_f64<E>(self, _: f64) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
-        Ok(Value::String(value.to_owned()))
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
+        Ok(())
     }
 
-    fn visit_string<E>(self, value: String) -> Result<Value, E> {
-        Ok(Value::String(value))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        while sequence.next_element_seed(Look(self.0))?.is_some() {}
+        Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<Value, A::Error> {
-        let mut values = Vec::new();
-        while let Some(value) = sequence.next_element_seed(Seed)? {
-            values.push(value);
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let names = self.0;
+        let outermost = names.outermost.is_none();
+        if outermost {
+            names.outermost = Some(Vec::new());
         }
-        Ok(Value::Array(values))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
-        let mut object = Map::new();
-        while let Some(key) = entries.next_key::<String>()? {
-            let value = entries.next_value_seed(Seed)?;
-            if object.contains_key(&key) {
-                return Err(de::Error::custom(format_args!("key `{}` twice", crate::ident::printable(&key, 60))));
+        let begin = names.open.len();
+        let mut many: HashSet<Cow<'de, str>> = HashSet::new();
+        while let Some(key) = entries.next_key_seed(Key)? {
+            let ours = names.open.get(begin..).unwrap_or_default();
+            if ours.contains(&key) || many.contains(&key) {
+                return Err(twice(&key));
             }
-            object.insert(key, value);
+            if ours.len() < FEW {
+                names.open.push(key);
+            } else {
+                many.insert(key);
+            }
+            entries.next_value_seed(Look(names))?;
         }
-        Ok(Value::Object(object))
+        if outermost {
+            let keys = names.open.iter().chain(&many).map(|key| key.to_string()).collect();
+            names.outermost = Some(keys);
+        }
+        names.open.truncate(begin);
+        Ok(())
     }
+}
+
+fn twice<E: de::Error>(key: &str) -> E {
+    E::custom(format_args!("key `{}` twice", crate::ident::printable(key, 60)))
 }
 
 #[cfg(test)]
@@ -103,10 +158,28 @@ mod tests {
     #[test]
     fn what_is_not_exactly_one_json_text_is_refused() {
         for text in ["", "{", "{}{}", "nul", "\u{feff}{}", "{\"a\":1,}", "[1e999]"] {
-            assert!(parse(text.as_bytes()).is_err(), "{text}");
+            assert!(parse(text.as_bytes()).is_err() && check(text.as_bytes()).is_err(), "{text}");
         }
-        assert!(parse("[".repeat(100_000).as_bytes()).is_err());
-        assert!(parse(b"\"\xff\"").is_err());
+        for bytes in ["[".repeat(100_000).as_bytes(), b"\"\xff\"", b"\"\\ud800\"", b"{\"\\ud800\":1}", b"1 2"] {
+            assert!(parse(bytes).is_err() && check(bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn a_second_key_is_found_among_many_and_the_same_key_in_another_object_is_none() {
+        let many: Vec<String> = (0..1000).map(|number| format!("\"k{number}\":{{\"x\":1}}")).collect();
+        let text = format!("{{{}}}", many.join(","));
+        assert_eq!(check(text.as_bytes()).unwrap().len(), 1000);
+        for again in [0, 23, 24, 999] {
+            let text = format!("{{{},\"k{again}\":0}}", many.join(","));
+            assert!(check(text.as_bytes()).is_err() && parse(text.as_bytes()).is_err(), "k{again}");
+        }
+    }
+
+    #[test]
+    fn the_outermost_names_are_given_whatever_is_within() {
+        assert_eq!(check(br#"{"a":{"b":1},"c":[{"d":2}]}"#).unwrap(), ["a", "c"]);
+        assert!(check(b"[1]").unwrap().is_empty());
     }
 
     #[test]

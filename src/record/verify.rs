@@ -1,5 +1,7 @@
 //! Verification: bytes and keys in, a verified record out. Nothing is read and nothing is asked.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 
 use super::bundle::{self, Bundle};
@@ -18,7 +20,6 @@ const MAXIMUM_SIGNATURES: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verified {
     pub details: Details,
-    pub statement: Statement,
     /// The fingerprint of the key that verified, not the envelope's claim.
     pub keyid: String,
     /// SHA-256 of the payload: the record's name towards others, and the next record's `prev`.
@@ -74,27 +75,40 @@ impl VerifyError {
 
 /// Verifies a DSSE envelope or a Sigstore bundle with any of these keys.
 pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError> {
-    let (payload, key) = verify_payload(bytes, dsse::PAYLOAD_TYPE, keys)?;
-    let statement = read_statement(&payload)?;
-    let subject = |name: &str| {
-        statement
-            .subject_digest(name)
-            .ok_or_else(|| VerifyError::NotARecord(format!("no subject `{name}` with a sha256 digest")))
-    };
-    Ok(Verified {
-        details: statement.predicate.nodegate.clone(),
-        keyid: key.keyid(),
-        payload: Digest::of(&payload),
-        host: subject("host.json")?,
-        node: subject("node.json")?,
-        statement,
-    })
+    open(bytes)?.verify(keys)
 }
 
-/// The key ids that a record's signatures name: hints to find a key by, and nothing to decide by.
-pub fn signers(bytes: &[u8]) -> Result<Vec<String>, VerifyError> {
-    let envelope = read_envelope(bytes, dsse::PAYLOAD_TYPE)?;
-    Ok(envelope.signatures.into_iter().map(|signature| signature.keyid).collect())
+/// A record's envelope, read and not yet verified.
+pub struct Opened(Envelope);
+
+/// Reads the envelope of a record, to find a key by what it names.
+pub fn open(bytes: &[u8]) -> Result<Opened, VerifyError> {
+    read_envelope(bytes, dsse::PAYLOAD_TYPE).map(Opened)
+}
+
+impl Opened {
+    /// The key ids that its signatures name: hints to find a key by, and nothing to decide by.
+    pub fn hints(&self) -> impl Iterator<Item = &str> {
+        self.0.signatures.iter().map(|signature| signature.keyid.as_str())
+    }
+
+    /// The record, if one of these keys signed it.
+    pub fn verify(&self, keys: &[PublicKey]) -> Result<Verified, VerifyError> {
+        let payload = decode("payload", &self.0.payload)?;
+        let key = signer(&self.0, &payload, keys)?;
+        let statement = read_statement(&payload)?;
+        let subject = |name: &str| {
+            let digest = statement.subject_digest(name);
+            digest.ok_or_else(|| VerifyError::NotARecord(format!("no subject `{name}` with a sha256 digest")))
+        };
+        Ok(Verified {
+            keyid: key.keyid(),
+            payload: Digest::of(&payload),
+            host: subject("host.json")?,
+            node: subject("node.json")?,
+            details: statement.predicate.nodegate,
+        })
+    }
 }
 
 /// The payload of an envelope of exactly this type, and the key of these that signed it. What
@@ -115,11 +129,11 @@ fn read_envelope(bytes: &[u8], payload_type: &'static str) -> Result<Envelope, V
     if bytes.len() > dsse::MAXIMUM_BYTES {
         return Err(VerifyError::TooLarge { bytes: bytes.len() });
     }
-    let value = strict::parse(bytes).map_err(|source| VerifyError::Json { what: "the envelope", source })?;
-    let envelope: Envelope = if value.get("dsseEnvelope").is_some() || value.get("mediaType").is_some() {
-        from_bundle(value)?
+    let names = strict::check(bytes).map_err(|source| VerifyError::Json { what: "the envelope", source })?;
+    let envelope: Envelope = if names.iter().any(|name| name == "dsseEnvelope" || name == "mediaType") {
+        from_bundle(serde_json::from_slice(bytes).map_err(|error| shape(&error))?)?
     } else {
-        serde_json::from_value(value).map_err(|error| shape(&error))?
+        serde_json::from_slice(bytes).map_err(|error| shape(&error))?
     };
     if envelope.payload_type != payload_type {
         let found = printable(&envelope.payload_type, 80);
@@ -180,24 +194,42 @@ fn signer<'a>(envelope: &Envelope, payload: &[u8], keys: &'a [PublicKey]) -> Res
 /// Reads what was verified, the very bytes.
 fn read_statement(payload: &[u8]) -> Result<Statement, VerifyError> {
     let not_a_record = |why: String| VerifyError::NotARecord(printable(&why, 300));
-    let value = strict::parse(payload).map_err(|source| VerifyError::Json { what: "the signed payload", source })?;
-    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("nothing").to_owned();
-    for (pointer, expected) in [("/_type", TYPE), ("/predicateType", PREDICATE_TYPE)] {
-        if text(pointer) != expected {
-            let name = &pointer[1..];
-            return Err(not_a_record(format!("{name} is `{}`, expected `{expected}`", text(pointer))));
-        }
+    strict::check(payload).map_err(|source| VerifyError::Json { what: "the signed payload", source })?;
+    let statement: Result<Statement, serde_json::Error> = serde_json::from_slice(payload);
+    let statement = match statement {
+        Ok(statement) if is_of_this_type(&statement) => statement,
+        Ok(_) => return Err(what_else(payload).unwrap_or_else(|| not_a_record("of another type".to_owned()))),
+        Err(error) => return Err(what_else(payload).unwrap_or_else(|| not_a_record(error.to_string()))),
+    };
+    let mut names = BTreeSet::new();
+    if let Some(twice) = statement.subject.iter().find(|subject| !names.insert(subject.name.as_str())) {
+        return Err(not_a_record(format!("subject `{}` twice", printable(&twice.name, 60))));
     }
-    let schema = value.pointer("/predicate/nodegate/schema").and_then(Value::as_u64);
-    if let Some(found) = schema.filter(|found| *found > u64::from(SCHEMA)) {
-        return Err(VerifyError::NewerSchema { found });
-    }
-    let statement: Statement = serde_json::from_value(value).map_err(|error| not_a_record(error.to_string()))?;
     let accepted = statement.predicate.nodegate.decision == Decision::Accepted;
     if accepted == (statement.predicate.result == TestResult::Failed) {
         return Err(not_a_record("its result and its decision contradict each other".to_owned()));
     }
     Ok(statement)
+}
+
+fn is_of_this_type(statement: &Statement) -> bool {
+    statement.kind == TYPE
+        && statement.predicate_type == PREDICATE_TYPE
+        && statement.predicate.nodegate.schema <= SCHEMA
+}
+
+/// What a payload says of itself that is not a record of ours: a newer one may not even read as one.
+fn what_else(payload: &[u8]) -> Option<VerifyError> {
+    let value: Value = serde_json::from_slice(payload).ok()?;
+    let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).unwrap_or("nothing").to_owned();
+    for (pointer, expected) in [("/_type", TYPE), ("/predicateType", PREDICATE_TYPE)] {
+        if text(pointer) != expected {
+            let why = format!("{} is `{}`, expected `{expected}`", &pointer[1..], text(pointer));
+            return Some(VerifyError::NotARecord(printable(&why, 300)));
+        }
+    }
+    let schema = value.pointer("/predicate/nodegate/schema").and_then(Value::as_u64);
+    schema.filter(|found| *found > u64::from(SCHEMA)).map(|found| VerifyError::NewerSchema { found })
 }
 
 fn decode(field: &'static str, text: &str) -> Result<Vec<u8>, VerifyError> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use nodegate::cli::key::{KeyArgs, KeyCommand, KeyFormat, NewArgs, ShowArgs};
+use nodegate::cli::key::{KeyCommand, KeyFormat, KeyType, Kind, NewArgs, ShowArgs};
 use nodegate::cli::record::{ListArgs, RecordArgs, RecordCommand, RecordFormat, ShowArgs as ShowRecordArgs};
 use nodegate::cli::status::{Required, StatusArgs};
 use nodegate::cli::verify::VerifyArgs;
@@ -10,7 +10,7 @@ use nodegate::cli::{key, record, status, verify};
 use nodegate::decision::{Decision, Level, Stage};
 use nodegate::predicate::Details;
 use nodegate::record::status::{Events, Live};
-use nodegate::record::{Algorithm, Store, Stored};
+use nodegate::record::{Store, Stored};
 
 use super::sample;
 
@@ -63,8 +63,9 @@ fn verify_ends_with_1_for_another_key_and_with_an_error_for_what_is_no_record() 
     assert!(verify::run(&keys, &mut Vec::new()).unwrap_err().to_string().contains("key.pem"));
 }
 
-fn new_key(state: Option<PathBuf>, out: Option<PathBuf>) -> KeyArgs {
-    KeyArgs { command: KeyCommand::New(NewArgs { algorithm: Algorithm::P256, out, state }) }
+fn new_key(state: Option<PathBuf>, out: Option<PathBuf>) -> KeyCommand {
+    let kind = Kind { key_type: KeyType::P256, ..Kind::default() };
+    KeyCommand::New(NewArgs { kind, out, state })
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn key_new_makes_the_hosts_key_once_and_key_show_prints_it() {
     let again = key::run(&new_key(Some(state.clone()), None), host, &mut Vec::new()).unwrap_err().to_string();
     assert!(again.contains("has a key already"), "{again}");
     let show = |format| {
-        let args = KeyArgs { command: KeyCommand::Show(ShowArgs { format, state: Some(state.clone()) }) };
+        let args = KeyCommand::Show(ShowArgs { format, state: Some(state.clone()) });
         text(|out| key::run(&args, host, out).unwrap())
     };
     assert!(show(KeyFormat::Pem).starts_with("-----BEGIN PUBLIC KEY-----\n"));

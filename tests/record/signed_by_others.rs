@@ -56,6 +56,15 @@ fn a_valid_signature_does_not_make_a_record_of_something_else() {
 }
 
 #[test]
+fn a_subject_that_stands_there_twice_is_refused() {
+    let mut payload = payload();
+    let again = payload["subject"][0].clone();
+    payload["subject"].as_array_mut().unwrap().push(again);
+    let error = verdict(payload.to_string().as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("subject `host.json` twice"), "{error}");
+}
+
+#[test]
 fn a_result_that_contradicts_the_decision_is_no_record() {
     let error = verdict_on("/predicate/nodegate/decision", json!("rejected"));
     assert!(error.to_string().contains("contradict"), "{error}");

@@ -1,8 +1,10 @@
 //! `nodegate collector …`: run the collector, and look after its keys, tokens and store.
 
 mod at;
+mod keys;
 mod receipt_key;
 mod serve;
+mod store;
 mod token;
 
 use std::io::Write;
@@ -27,6 +29,10 @@ enum Command {
     Token(token::Args),
     /// Show and rotate the key that signs receipts
     ReceiptKey(receipt_key::Args),
+    /// Look after the keys that may sign for hosts, and what vouches for them
+    Keys(keys::Args),
+    #[command(flatten)]
+    Store(store::Command),
 }
 
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
@@ -34,6 +40,8 @@ pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
         Command::Serve(arguments) => serve::run(arguments),
         Command::Token(arguments) => token::run(arguments, out),
         Command::ReceiptKey(arguments) => receipt_key::run(arguments, out),
+        Command::Keys(arguments) => keys::run(arguments, out),
+        Command::Store(command) => return store::run(command, out),
     }
     .map(|()| Ending::Accepted)
 }

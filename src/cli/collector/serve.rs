@@ -112,6 +112,9 @@ struct Bounds {
     /// For a whole body [default: 60 s]
     #[arg(long, value_name = "TIME")]
     body_time: Option<Seconds>,
+    /// For a peer that does not take what it is sent [default: 20 s]
+    #[arg(long, value_name = "TIME")]
+    write_time: Option<Seconds>,
 }
 
 pub fn run(arguments: &Args) -> Result<(), Failure> {
@@ -242,6 +245,7 @@ impl Bounds {
             key_rate,
             head_time: self.head_time.map_or(usual.head_time, Seconds::duration),
             body_time: self.body_time.map_or(usual.body_time, Seconds::duration),
+            write_pause: self.write_time.map_or(usual.write_pause, Seconds::duration),
             ..usual
         })
     }

@@ -14,13 +14,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::reading::{ask, query, typed};
+use super::reading::{ask, held, query, typed};
 use super::{App, Problem};
+use crate::collector::model::Refusal;
 
 /// The in-toto bundle: `.intoto.jsonl`.
 const MEDIA_TYPE: &str = "application/vnd.in-toto.bundle";
+/// Seconds after which one of the others may be through.
+const PAUSE: u64 = 10;
 /// Records that are read at once.
-const PAGE: u32 = 100;
+const PAGE: u32 = 16;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -31,10 +34,11 @@ struct Part {
 
 pub async fn stream(State(app): State<Arc<App>>, uri: Uri) -> Result<Response, Problem> {
     let part: Part = query(&uri)?;
+    let room = app.exports.enter().ok_or(Refusal::Busy(PAUSE))?;
     let first = page(&app, part.since, part.limit).await?;
     let (sender, pages) = mpsc::channel(1);
     tokio::spawn(send(app, first, part.limit, sender));
-    let mut response = typed(StatusCode::OK, MEDIA_TYPE, Body::new(Lines(pages)));
+    let mut response = typed(StatusCode::OK, MEDIA_TYPE, held(Body::new(Lines(pages)), room));
     let name = HeaderValue::from_static("attachment; filename=\"nodegate.intoto.jsonl\"");
     response.headers_mut().insert(CONTENT_DISPOSITION, name);
     Ok(response)
@@ -70,20 +74,32 @@ async fn page(app: &Arc<App>, since: u64, left: Option<u64>) -> Result<Page, Pro
     if limit == 0 {
         return Ok(Page::default());
     }
-    let kept = ask(app, move |store| store.export(since, limit)).await?;
-    let lines: Vec<u8> = kept.iter().filter_map(|kept| line(kept.raw.as_deref()?)).flatten().collect();
-    let last = kept.last().map(|kept| kept.record.ledger.index);
-    Ok(Page { lines: lines.into(), records: kept.len() as u64, last })
+    ask(app, move |store| {
+        let kept = store.export(since, limit)?;
+        let lines: Vec<Vec<u8>> = kept.iter().filter_map(|kept| line(kept.raw.as_deref()?)).collect();
+        let last = kept.last().map(|kept| kept.record.ledger.index);
+        Ok(Page { lines: lines.concat().into(), records: kept.len() as u64, last })
+    })
+    .await
 }
 
 /// The envelope of a record, or of the bundle around it, as one line. The signature is over the
 /// payload, so that white space between does not matter to it.
 pub fn line(raw: &[u8]) -> Option<Vec<u8>> {
+    if is_line(raw) {
+        return Some(raw.to_vec());
+    }
     let mut value: Value = serde_json::from_slice(raw).ok()?;
     let envelope = value.get_mut("dsseEnvelope").map(Value::take).unwrap_or(value);
     let mut line = serde_json::to_vec(&envelope).ok()?;
     line.push(b'\n');
     Some(line)
+}
+
+/// As our own agents send it: an envelope on one line.
+fn is_line(raw: &[u8]) -> bool {
+    let body = raw.strip_suffix(b"\n");
+    body.is_some_and(|body| body.starts_with(b"{\"payload\"") && !body.contains(&b'\n') && !body.contains(&b'\r'))
 }
 
 struct Lines(mpsc::Receiver<Result<Bytes, axum::Error>>);
@@ -110,9 +126,11 @@ mod tests {
         let spread = br#"{ "payload": "AA==",
             "payloadType": "t",
             "signatures": [ {"keyid":"k","sig":"AA=="} ] }"#;
+        let ended = [bare.as_slice(), b"\n"].concat();
         let bundle = [br#"{"mediaType":"m","dsseEnvelope":"#.as_slice(), bare, b"}\n"].concat();
         let one = line(bare).unwrap();
         assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1);
+        assert_eq!(line(&ended).unwrap(), one);
         assert_eq!(line(spread).unwrap(), one);
         assert_eq!(line(&bundle).unwrap(), one);
         assert!(line(b"{").is_none());

@@ -69,14 +69,14 @@ pub async fn receipt(State(app): State<Arc<App>>, Named(payload): Named) -> Resu
 pub fn raw_of(kept: Kept) -> Result<Response, Problem> {
     let payload = kept.record.payload;
     let raw = kept.raw.ok_or_else(|| gone(&payload))?;
-    let is_bundle = raw.windows(MEDIA_TYPE_KEY.len()).any(|window| window == MEDIA_TYPE_KEY);
+    let is_bundle = std::str::from_utf8(&raw).is_ok_and(|text| text.contains(MEDIA_TYPE_KEY));
     let (content_type, ending) =
         if is_bundle { (bundle::MEDIA_TYPE, "sigstore.json") } else { (records::ENVELOPE, "json") };
     Ok(file(typed(StatusCode::OK, content_type, raw), &payload, ending))
 }
 
 /// Stands in a bundle, and in no envelope: base64 has no quotation marks.
-const MEDIA_TYPE_KEY: &[u8] = b"\"mediaType\"";
+const MEDIA_TYPE_KEY: &str = "\"mediaType\"";
 
 /// A record with this digest as its payload's, with or without `sha256:`.
 pub async fn kept(app: &Arc<App>, payload: &str) -> Result<Kept, Problem> {

@@ -7,7 +7,7 @@ mod alerts;
 mod archivista;
 mod body;
 mod enroll;
-mod export;
+pub mod export;
 mod fleet;
 mod keys;
 mod problem;
@@ -30,6 +30,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use hyper::body::Incoming;
+use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 
 pub use body::unpack;
@@ -40,7 +41,7 @@ pub use reading::chain;
 use super::access::{self, Access, Need};
 use super::crew::Crew;
 use super::enrol;
-use super::limits::{BodyMemory, Gate, Limits, Permit, Rates, neighbourhood};
+use super::limits::{BodyMemory, Counted, Gate, Limits, Peers, Permit, Rates, neighbourhood};
 use super::log::Log;
 use super::metrics::Metrics;
 use super::model::Refusal;
@@ -67,6 +68,10 @@ pub struct App {
     pub bodies: BodyMemory,
     pub writes: Gate,
     pub reads: Gate,
+    pub readers: Peers,
+    pub exports: Gate,
+    /// Questions that the store is asked at once; the next one waits for its turn.
+    pub questions: Semaphore,
     pub connections: Gate,
     pub peer_rates: Option<Rates>,
     pub key_rates: Option<Rates>,
@@ -97,7 +102,7 @@ impl Api {
         let app = Arc::new(app);
         let router = Router::new()
             .route("/healthz", get(watch::health))
-            .route("/metrics", get(watch::metrics))
+            .route(METRICS, get(watch::metrics))
             .route("/v1/records", post(records::take))
             .route("/v1/challenges", post(records::challenge))
             .route("/v1/enroll", post(enroll::take))
@@ -126,35 +131,49 @@ pub async fn answer(api: &Api, peer: Peer, request: Request<Incoming>) -> Respon
     let (parts, incoming) = request.into_parts();
     let peer = if app.behind_proxy { proxy::behind(peer, &parts.headers) } else { peer };
     let asked = Asked::of(&parts, peer);
-    let (response, permit) = match admit(app, peer, &parts) {
-        Ok(permit) => {
+    let (response, room) = match admit(app, peer, &parts) {
+        Ok(room) => {
             let request = Request::from_parts(parts, Body::new(incoming));
             let routed = api.router.clone().oneshot(request).await;
             let response = routed.unwrap_or_else(|never| match never {});
-            (problem::unified(asked.acceptable(response)), permit)
+            (problem::unified(asked.acceptable(response)), room)
         }
         Err(problem) => (problem.into_response(), None),
     };
-    finish(app, &asked, response, permit)
+    finish(app, &asked, response, room)
 }
 
 /// Whether it may be answered now, and the room that its answer takes.
-fn admit(app: &App, peer: Peer, parts: &Parts) -> Result<Option<Permit>, Problem> {
+fn admit(app: &App, peer: Peer, parts: &Parts) -> Result<Option<Room>, Problem> {
     check_form(parts)?;
     if let Some(rates) = &app.peer_rates {
         rates
             .take(&neighbourhood(peer.address))
             .map_err(|seconds| Problem::from(Refusal::TooMany(seconds)).closing())?;
     }
-    let need = access::need(&parts.method, parts.uri.path());
+    let path = parts.uri.path();
+    let need = access::need(&parts.method, path);
     let now = jiff::Timestamp::now();
     app.access.check(need, &parts.headers, peer.certified, now).map_err(|refusal| Problem::from(refusal).closing())?;
-    if need == Need::Nothing {
-        return Ok(None);
-    }
-    let gate = if parts.method == Method::POST { &app.writes } else { &app.reads };
-    gate.enter().map(Some).ok_or_else(|| Problem::from(Refusal::Busy(1)).closing())
+    let room = match parts.method {
+        // Small, and asked for when all is full.
+        _ if need == Need::Nothing || path == METRICS => return Ok(None),
+        Method::POST => app.writes.enter().map(|_permit| Room::Write { _permit }),
+        _ => {
+            let counted = app.readers.enter(peer.address, app.limits.reads_of_a_peer);
+            counted.and_then(|_counted| Some(Room::Read { _permit: app.reads.enter()?, _counted }))
+        }
+    };
+    room.map(Some).ok_or_else(|| Problem::from(Refusal::Busy(1)).closing())
 }
+
+/// What an answer takes of what there is; given back when it is sent.
+enum Room {
+    Write { _permit: Permit },
+    Read { _permit: Permit, _counted: Counted },
+}
+
+const METRICS: &str = "/metrics";
 
 /// What HTTP asks for and hyper does not look at. Two parties that read a head differently can be
 /// played against each other.
@@ -231,7 +250,7 @@ fn accepts(accept: &str, given: &str) -> bool {
     })
 }
 
-fn finish(app: &App, asked: &Asked, mut response: Response, permit: Option<Permit>) -> Response {
+fn finish(app: &App, asked: &Asked, mut response: Response, room: Option<Room>) -> Response {
     if let Some(problem) = response.extensions().get::<Problem>() {
         app.metrics.refusal(problem.code);
         app.log.refuse(asked.refused(problem));
@@ -244,10 +263,10 @@ fn finish(app: &App, asked: &Asked, mut response: Response, permit: Option<Permi
     if asked.is_last {
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
     }
-    match permit {
-        Some(permit) if asked.method != Method::POST => response.map(|body| reading::held(body, permit)),
+    match room {
+        Some(room @ Room::Read { .. }) => response.map(|body| reading::held(body, room)),
         // What a POST answers is small.
-        _ => response,
+        Some(Room::Write { .. }) | None => response,
     }
 }
 

@@ -15,7 +15,6 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{App, Problem};
-use crate::collector::limits::Permit;
 use crate::collector::model::Refusal;
 use crate::collector::store::{Store, StoreError};
 
@@ -28,6 +27,7 @@ pub async fn ask<T: Send + 'static>(
     question: impl FnOnce(&Store) -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {
     let store = app.store.clone();
+    let _turn = app.questions.acquire().await;
     let asked = tokio::task::spawn_blocking(move || question(&store)).await.map_err(|_| Problem::broken())?;
     asked.map_err(|error| {
         app.metrics.store_error();
@@ -41,8 +41,12 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
+        let told = cause.to_string();
+        // Some errors tell their cause themselves.
+        if !text.contains(&told) {
+            text.push_str(": ");
+            text.push_str(&told);
+        }
         source = cause.source();
     }
     text
@@ -91,16 +95,16 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
 }
 
 /// The body, and room that it takes until it is sent or given up.
-pub fn held(body: Body, permit: Permit) -> Body {
-    Body::new(Held { body, _permit: permit })
+pub fn held(body: Body, room: impl Send + Unpin + 'static) -> Body {
+    Body::new(Held { body, _room: room })
 }
 
-struct Held {
+struct Held<R> {
     body: Body,
-    _permit: Permit,
+    _room: R,
 }
 
-impl hyper::body::Body for Held {
+impl<R: Unpin> hyper::body::Body for Held<R> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -86,18 +86,30 @@ impl Batch<'_> {
         Ok(Ok(Admission { created: true, receipt, flags }))
     }
 
-    /// The receipt of a payload that is here already.
+    /// The receipt of a payload that is here already. One that retention dropped is said again: it
+    /// has nothing in it that the ledger does not keep.
     fn known(&mut self, taken: &Taken) -> Result<Option<Result<Admission, Refusal>>, EngineError> {
-        const SQL: &str = "SELECT r.flags, b.receipt FROM records r LEFT JOIN bodies b ON b.position = r.position
-            WHERE r.payload = $1";
+        const SQL: &str = "SELECT r.flags, b.receipt, r.run_id, r.received_at, r.tier, r.position, r.entry
+            FROM records r LEFT JOIN bodies b ON b.position = r.position WHERE r.payload = $1";
         let rows = self.engine.query(SQL, &[taken.payload.into()])?;
         let Some(row) = rows.first() else { return Ok(None) };
-        if row.0.get(1) == Some(&Value::Null) {
-            let why = "it was received, and its receipt is older than what is kept here";
-            return Ok(Some(Err(Refusal::Conflict(why.to_owned()))));
-        }
-        let flags = row.text(0)?.split_ascii_whitespace().filter_map(|flag| flag.parse().ok()).collect();
-        Ok(Some(Ok(Admission { created: false, receipt: row.bytes(1)?.to_vec(), flags })))
+        let flags = records::flags_of(row, 0)?;
+        let receipt = match (row.0.get(1), &self.rules.key) {
+            (Some(Value::Bytes(receipt)), _) => receipt.clone(),
+            (_, None) => return Ok(Some(Err(Refusal::Busy(super::writer::PAUSE)))),
+            (_, Some(key)) => {
+                let receipt = Receipt {
+                    payload: taken.payload,
+                    received_at: row.time(3)?,
+                    run_id: row.text(2)?.to_owned(),
+                    tier: Some(row.word(4)?),
+                    flags: flags.clone(),
+                    ledger: Some(LedgerPlace { index: row.count(5)?, entry: row.digest(6)? }),
+                };
+                receipt::sign(&receipt, key).to_json()
+            }
+        };
+        Ok(Some(Ok(Admission { created: false, receipt, flags })))
     }
 
     fn key(&mut self, keyid: &str) -> Result<Result<Key, Refusal>, EngineError> {
@@ -160,9 +172,9 @@ impl Batch<'_> {
     ) -> Result<(), EngineError> {
         const RECORD: &str = "INSERT INTO records (position, previous, payload, received_at, keyid, entry, run_id,
             host, node, hostname, class, class_digest, suite_digest, decision, stage, level, waived, seq, prev,
-            challenge, finished_at, flags, kept)
+            challenge, finished_at, flags, tier, kept)
             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21,
-            $22, 1)";
+            $22, $23, 1)";
         let columns = [
             entry.index.into(),
             entry.previous.into(),
@@ -186,6 +198,7 @@ impl Batch<'_> {
             taken.challenge.clone().into(),
             taken.finished_at.into(),
             flags_text(flags).into(),
+            record.tier.as_str().into(),
         ];
         self.engine.execute(RECORD, &columns)?;
         const BODY: &str = "INSERT INTO bodies (position, raw, receipt) VALUES ($1, $2, $3)";

@@ -4,6 +4,8 @@
 //! first use, which SQLite and PostgreSQL understand alike. What came from the network is always
 //! a parameter and never part of the text.
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 
 use crate::ident::{Digest, printable};
@@ -22,6 +24,8 @@ pub trait Engine: Send {
 
 /// Begins a transaction that writes: there is one at a time, whatever process it is of.
 pub const BEGIN: &str = "BEGIN";
+/// Begins a transaction that only reads, and sees one moment of the store.
+pub const SNAPSHOT: &str = "BEGIN READ ONLY";
 pub const COMMIT: &str = "COMMIT";
 pub const ROLLBACK: &str = "ROLLBACK";
 
@@ -39,12 +43,30 @@ pub enum Value {
 pub enum EngineError {
     #[error("SQLite")]
     Sqlite(#[from] rusqlite::Error),
+    #[error("{path} cannot be made")]
+    File { path: PathBuf, source: std::io::Error },
     #[error("PostgreSQL")]
     Postgres(#[from] postgres::Error),
     #[error("the connection to PostgreSQL is gone")]
     Gone,
     #[error("column {column} holds what was never written there: {found}")]
     Damaged { column: usize, found: String },
+}
+
+impl EngineError {
+    /// Whether the connection is gone, and not only the statement wrong.
+    pub fn is_gone(&self) -> bool {
+        match self {
+            EngineError::Gone => true,
+            EngineError::Postgres(error) => error.is_closed() || error.code().is_some_and(is_ending),
+            EngineError::Sqlite(_) | EngineError::File { .. } | EngineError::Damaged { .. } => false,
+        }
+    }
+}
+
+/// SQLSTATE classes 08 (connection) and 57P (the server is told to end).
+fn is_ending(state: &postgres::error::SqlState) -> bool {
+    state.code().starts_with("08") || state.code().starts_with("57P")
 }
 
 /// One row of an answer.

@@ -86,7 +86,9 @@ fn settle(engine: &mut dyn Engine, rules: &Rules, decided: Decided) -> Result<Re
         retire_others(engine, &key)?;
     }
     nodes::judge(engine, &rules.policy, &key.host, Timestamp::now())?;
-    Ok(Ok(key))
+    // As it is kept, which is how it is answered when the same comes again.
+    let kept = keys::find(engine, &key.keyid)?;
+    Ok(Ok(kept.unwrap_or(key)))
 }
 
 /// A host has one key that stands: those that were approved before it are retired by the one that is.

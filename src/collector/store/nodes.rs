@@ -11,11 +11,12 @@ use jiff::Timestamp;
 use super::engine::{Engine, EngineError, Value};
 use super::records::{COLUMNS, record};
 use super::{Rules, StoreError, schema};
-use crate::collector::intake::Taken;
+use crate::collector::intake::{self, Taken};
 use crate::collector::model::{KeyState, Record, Standing};
 use crate::collector::policy::{Policy, standing};
 use crate::decision::Decision;
 use crate::ident::Digest;
+use crate::record::PublicKey;
 use crate::record::standing::Flag;
 
 /// The policy that holds: the given one, else the one of the last time. Another one than that
@@ -40,7 +41,7 @@ pub fn settle_policy(engine: &mut dyn Engine, given: Option<&Policy>) -> Result<
 /// rejection. Of one key's records the later in its chain is the newer, in whatever order they
 /// came; of two keys' records the one that came later.
 pub fn supersedes(new: &Record, old: &Record) -> bool {
-    let foreign = |record: &Record| record.key_state == KeyState::Pending || record.flags.contains(&Flag::Simulated);
+    let foreign = |record: &Record| record.flags.contains(&Flag::PendingKey) || record.flags.contains(&Flag::Simulated);
     let short = |record: &Record| {
         let left_out = record.flags.contains(&Flag::Partial) || record.flags.contains(&Flag::Overridden);
         left_out && record.decision != Decision::Rejected
@@ -60,31 +61,38 @@ pub fn supersedes(new: &Record, old: &Record) -> bool {
 
 /// Counts a record that was just stored, and makes it its host's newest if it is.
 pub fn add(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record) -> Result<(), EngineError> {
-    let sql = format!(
-        "SELECT {COLUMNS} FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid
-         WHERE n.host = $1"
-    );
-    let rows = engine.query(&sql, &[new.host.into()])?;
-    let old = rows.first().map(|row| record(row, &rules.policy)).transpose()?;
+    const COUNT: &str = "UPDATE nodes SET runs = runs + 1, rejections = rejections + $1 WHERE host = $2";
     let rejected = new.decision == Decision::Rejected && new.key_state != KeyState::Pending;
-    match &old {
-        Some(old) if !supersedes(new, old) => {
-            const COUNT: &str = "UPDATE nodes SET runs = runs + 1, rejections = rejections + $1 WHERE host = $2";
+    match newest(engine, &rules.policy, &new.host)? {
+        Some(old) => {
+            engine.execute(COUNT, &[rejected.into(), new.host.into()])?;
+            if supersedes(new, &old) {
+                put(engine, &rules.policy, taken, new, new.received_at)?;
+            }
+        }
+        None => {
+            put(engine, &rules.policy, taken, new, new.received_at)?;
             engine.execute(COUNT, &[rejected.into(), new.host.into()])?;
         }
-        _ => put(engine, rules, taken, new, rejected)?,
     }
     Ok(())
 }
 
-fn put(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record, rejected: bool) -> Result<(), EngineError> {
+/// Makes this record its host's newest.
+fn put(
+    engine: &mut dyn Engine,
+    policy: &Policy,
+    taken: &Taken,
+    new: &Record,
+    now: Timestamp,
+) -> Result<(), EngineError> {
     const SQL: &str = "INSERT INTO nodes (host, position, hostname, serial, search, class, tier, standing, expires_at,
-        gpus, problems, runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1, $12)
+        gpus, problems, runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 0)
         ON CONFLICT (host) DO UPDATE SET position = excluded.position, hostname = excluded.hostname,
         serial = excluded.serial, search = excluded.search, class = excluded.class, tier = excluded.tier,
         standing = excluded.standing, expires_at = excluded.expires_at, gpus = excluded.gpus,
-        problems = excluded.problems, runs = nodes.runs + 1, rejections = nodes.rejections + excluded.rejections";
-    let (rank, expires_at) = judged(new, &rules.policy, new.received_at);
+        problems = excluded.problems";
+    let (rank, expires_at) = judged(new, policy, now);
     let problems = serde_json::to_string(&taken.problems).expect("problems of strings and numbers are JSON");
     let columns = [
         new.host.into(),
@@ -98,7 +106,6 @@ fn put(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record, reje
         expires_at,
         taken.gpus.as_str().into(),
         problems.into(),
-        rejected.into(),
     ];
     engine.execute(SQL, &columns)?;
     engine.execute("DELETE FROM node_findings WHERE host = $1", &[new.host.into()])?;
@@ -110,16 +117,59 @@ fn put(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record, reje
     Ok(())
 }
 
-/// Judges a host's node anew, after its key was decided about.
-pub fn judge(engine: &mut dyn Engine, policy: &Policy, host: &Digest, now: Timestamp) -> Result<(), EngineError> {
+/// Judges a host's node anew after a key of it was decided about: another record may be its newest now.
+pub fn judge(engine: &mut dyn Engine, policy: &Policy, host: &Digest, now: Timestamp) -> Result<(), StoreError> {
+    let Some(shown) = newest(engine, policy, host)? else { return Ok(()) };
+    let new = fold(engine, policy, host)?.unwrap_or_else(|| shown.clone());
+    if new.ledger.index == shown.ledger.index {
+        return Ok(rank(engine, &new, policy, now)?);
+    }
+    match body(engine, &new)? {
+        Some(taken) => Ok(put(engine, policy, &taken, &new, now)?),
+        // Retention dropped it while it was not the newest: what it found is not known any more.
+        None => Ok(rank(engine, &shown, policy, now)?),
+    }
+}
+
+/// The record that a host's node shows.
+fn newest(engine: &mut dyn Engine, policy: &Policy, host: &Digest) -> Result<Option<Record>, EngineError> {
     let sql = format!(
         "SELECT {COLUMNS} FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid
          WHERE n.host = $1"
     );
-    for row in engine.query(&sql, &[(*host).into()])? {
-        rank(engine, &record(&row, policy)?, policy, now)?;
+    engine.query(&sql, &[(*host).into()])?.first().map(|row| record(row, policy)).transpose()
+}
+
+/// The newest of all records of a host, in the order in which they came.
+fn fold(engine: &mut dyn Engine, policy: &Policy, host: &Digest) -> Result<Option<Record>, EngineError> {
+    let sql = format!(
+        "SELECT {COLUMNS} FROM records r JOIN keys k ON k.keyid = r.keyid
+         WHERE r.host = $1 AND r.position > $2 ORDER BY r.position LIMIT 500"
+    );
+    let (mut newest, mut after): (Option<Record>, u64) = (None, 0);
+    loop {
+        let rows = engine.query(&sql, &[(*host).into(), after.into()])?;
+        if rows.is_empty() {
+            return Ok(newest);
+        }
+        for row in rows {
+            let record = record(&row, policy)?;
+            after = record.ledger.index;
+            if newest.as_ref().is_none_or(|old| supersedes(&record, old)) {
+                newest = Some(record);
+            }
+        }
     }
-    Ok(())
+}
+
+/// What is in a record's bytes, while they are kept.
+fn body(engine: &mut dyn Engine, record: &Record) -> Result<Option<Taken>, StoreError> {
+    const SQL: &str = "SELECT b.raw, k.public_key FROM bodies b JOIN keys k ON k.keyid = $1 WHERE b.position = $2";
+    let rows = engine.query(SQL, &[record.keyid.as_str().into(), record.ledger.index.into()])?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    let key = PublicKey::parse(row.text(1)?).map_err(|_| StoreError::Damaged { what: "public key" })?;
+    let taken = intake::read_again(row.bytes(0)?.to_vec(), &key);
+    taken.map(Some).map_err(|_| StoreError::Damaged { what: "record" })
 }
 
 /// Accepted nodes whose time is over stand as expired from now on.

@@ -18,13 +18,25 @@ impl Readers {
         Readers { place, idle: Mutex::default() }
     }
 
-    /// Asks on an idle connection or on a new one. One on which a question failed is not used again.
-    pub fn ask<T>(&self, question: impl FnOnce(&mut dyn Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    /// Asks on an idle connection or on a new one. One on which a question failed is not used
+    /// again. Idle connections may have gone with their server meanwhile: then the question is asked
+    /// once more on a new one.
+    pub fn ask<T>(&self, question: impl Fn(&mut dyn Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.lock().pop();
-        let mut engine = match idle {
-            Some(engine) => engine,
-            None => self.place.connect()?,
-        };
+        if let Some(engine) = idle {
+            match self.ask_on(engine, &question) {
+                Err(StoreError::Engine(error)) if error.is_gone() => self.lock().clear(),
+                answer => return answer,
+            }
+        }
+        self.ask_on(self.place.connect()?, &question)
+    }
+
+    fn ask_on<T>(
+        &self,
+        mut engine: Box<dyn Engine>,
+        question: &impl Fn(&mut dyn Engine) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
         let answer = question(engine.as_mut())?;
         let mut idle = self.lock();
         if idle.len() < KEPT {

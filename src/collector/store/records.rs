@@ -80,6 +80,13 @@ impl Store {
         Ok(found)
     }
 
+    /// The hash of the entry at this position.
+    pub fn entry(&self, position: u64) -> Result<Option<Digest>, StoreError> {
+        const SQL: &str = "SELECT entry FROM records WHERE position = $1";
+        let found = self.list(SQL, &[position.into()], |row| row.digest(0))?;
+        Ok(found.into_iter().next())
+    }
+
     /// Where the ledger stands, as of now.
     pub fn head(&self, now: Timestamp) -> Result<Head, StoreError> {
         self.ask(|engine, _| {
@@ -127,7 +134,7 @@ impl Store {
 
     pub(super) fn ask<T>(
         &self,
-        question: impl FnOnce(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
+        question: impl Fn(&mut dyn Engine, &Policy) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.0.readers.ask(|engine| question(engine, &self.0.rules.policy))
     }
@@ -229,7 +236,8 @@ fn insert_receipt_key(engine: &mut dyn Engine, key: &ReceiptKey) -> Result<(), E
     Ok(())
 }
 
-fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
+/// The flags in a column.
+pub fn flags_of(row: &Row, column: usize) -> Result<Vec<Flag>, EngineError> {
     let words = row.text(column)?.split_ascii_whitespace();
     words.map(|word| word.parse().map_err(|_| row.damage(column))).collect()
 }

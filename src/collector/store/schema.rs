@@ -59,6 +59,7 @@ CREATE TABLE records (
     challenge TEXT,
     finished_at BIGINT NOT NULL,
     flags TEXT NOT NULL,
+    tier TEXT NOT NULL,
     kept BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX records_payload ON records (payload);

@@ -1,15 +1,16 @@
 //! SQLite, built in: one file, write-ahead log, every commit on the disk before it is answered.
 
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 
-use super::engine::{BEGIN, Engine, EngineError, Row, Value};
+use super::engine::{BEGIN, Engine, EngineError, Row, SNAPSHOT, Value};
 
 /// How long a statement waits for another process that writes.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Statements that a connection keeps prepared; the store has fewer.
 const PREPARED: usize = 128;
 
@@ -19,6 +20,13 @@ pub struct Sqlite(Connection);
 impl Sqlite {
     /// Opens the file, and makes it where it is missing.
     pub fn open(path: &Path) -> Result<Sqlite, EngineError> {
+        // It holds the secret of the nonces. SQLite gives its other files the same mode.
+        let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
+        if let Err(error) = private
+            && error.kind() != std::io::ErrorKind::AlreadyExists
+        {
+            return Err(EngineError::File { path: path.to_owned(), source: error });
+        }
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(PATIENCE)?;
@@ -52,7 +60,11 @@ impl Engine for Sqlite {
 
     fn batch(&mut self, sql: &str) -> Result<(), EngineError> {
         // A transaction that begins by reading could not write once another one has.
-        let sql = if sql == BEGIN { "BEGIN IMMEDIATE" } else { sql };
+        let sql = match sql {
+            BEGIN => "BEGIN IMMEDIATE",
+            SNAPSHOT => "BEGIN DEFERRED",
+            other => other,
+        };
         // `INTEGER PRIMARY KEY` is SQLite's row number itself; any other type costs a second index.
         Ok(self.0.execute_batch(&sql.replace("BIGINT PRIMARY KEY", "INTEGER PRIMARY KEY"))?)
     }

@@ -101,6 +101,13 @@ impl Store {
         }
     }
 
+    /// Forgets a key to come that the collector refused for good, and therefore does not know.
+    pub fn forget(&self, _next: Successor) -> Result<(), StoreError> {
+        let _lock = folder::lock(&self.folder)?;
+        let path = self.folder.join(NEXT);
+        fs::remove_file(&path).map_err(|source| StoreError::Write { path, source })
+    }
+
     /// Puts the key to come in the place of the present one. Its chain begins at 1.
     pub fn succeed(self, next: &Successor) -> Result<(), StoreError> {
         let _lock = folder::lock(&self.folder)?;
