@@ -4,6 +4,7 @@ mod capture;
 mod checks;
 mod class;
 mod completions;
+mod deliver;
 mod delivery;
 mod input;
 mod interrupt;
@@ -83,6 +84,8 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Make and show the signing key
     Key(key::KeyArgs),
+    /// Send what waits for the collector
+    Deliver(deliver::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
     /// Print a completion script for a shell
@@ -219,6 +222,7 @@ impl Command {
             }
             Command::Verify(arguments) => numbered(verify::run(&arguments, out)),
             Command::Key(arguments) => told(key::run(&arguments, || host_document(&place::this_host()), out)),
+            Command::Deliver(arguments) => deliver::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
         }

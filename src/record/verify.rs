@@ -75,7 +75,11 @@ impl VerifyError {
 /// Verifies a DSSE envelope or a Sigstore bundle with any of these keys.
 pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError> {
     let (payload, key) = verify_payload(bytes, dsse::PAYLOAD_TYPE, keys)?;
-    let statement = read_statement(&payload)?;
+    understood(&payload, key.keyid())
+}
+
+fn understood(payload: &[u8], keyid: String) -> Result<Verified, VerifyError> {
+    let statement = read_statement(payload)?;
     let subject = |name: &str| {
         statement
             .subject_digest(name)
@@ -83,12 +87,20 @@ pub fn verify(bytes: &[u8], keys: &[PublicKey]) -> Result<Verified, VerifyError>
     };
     Ok(Verified {
         details: statement.predicate.nodegate.clone(),
-        keyid: key.keyid(),
-        payload: Digest::of(&payload),
+        keyid,
+        payload: Digest::of(payload),
         host: subject("host.json")?,
         node: subject("node.json")?,
         statement,
     })
+}
+
+/// What an envelope says of itself, by whomever it is signed: for who carries a record and does not
+/// judge it. `keyid` is the envelope's claim.
+pub(super) fn read_unverified(bytes: &[u8]) -> Result<Verified, VerifyError> {
+    let envelope = read_envelope(bytes, dsse::PAYLOAD_TYPE)?;
+    let keyid = envelope.signatures.first().map_or_else(String::new, |signature| printable(&signature.keyid, 80));
+    understood(&decode("payload", &envelope.payload)?, keyid)
 }
 
 /// The payload of an envelope of exactly this type, and the key of these that signed it. What
