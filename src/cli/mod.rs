@@ -5,6 +5,7 @@ mod checks;
 mod class;
 mod collector;
 mod completions;
+mod deliver;
 mod delivery;
 mod demo;
 pub mod enroll;
@@ -90,6 +91,8 @@ enum Command {
     Key(key::KeyArgs),
     /// Make this host's key known to a collector
     Enroll(enroll::Args),
+    /// Send what waits for the collector
+    Deliver(deliver::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
     /// Take records in and show the fleet
@@ -235,6 +238,7 @@ impl Command {
                 enroll::rotate(&arguments, out)
             }
             Command::Enroll(arguments) => enroll::run(&arguments, out),
+            Command::Deliver(arguments) => deliver::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
             Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
