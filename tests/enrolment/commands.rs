@@ -236,8 +236,7 @@ fn the_sites_collector_and_its_credential_are_used_and_a_missing_one_is_said() {
 #[test]
 fn a_delivery_introduces_the_hosts_key_by_its_last_record_and_a_recording_its_throw_away_key() {
     let collector = Collector::start(&["--open-writing", "--accept-simulated"]);
-    let target =
-        Target { address: format!("http://{}", collector.address()).parse().unwrap(), receipt_key: None, token: None };
+    let target = Target::at(format!("http://{}", collector.address()).parse().unwrap());
     let (documents, folder) = (sample::documents(), tempfile::tempdir().unwrap());
     let store = Store::for_host(folder.path(), &documents.host).unwrap();
     assert!(matches!(enrol::first_use(folder.path(), &target), Err(enrol::NotEnrolled::NoRecord)));
