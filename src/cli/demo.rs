@@ -103,7 +103,9 @@ fn choose<'a>(hosts: &'a [Recorded], fault: Option<&str>) -> Result<&'a Recorded
         let names = hosts.iter().flat_map(|host| host.events.iter().map(String::as_str));
         let hint = crate::plan::document::nearest(event, names);
         let event = printable(event, 60);
-        Failure::misused(format!("no recorded host has the event `{event}`{hint}; `nodegate demo --fault list` names all"))
+        Failure::misused(format!(
+            "no recorded host has the event `{event}`{hint}; `nodegate demo --fault list` names all"
+        ))
     })
 }
 
@@ -198,8 +200,7 @@ fn show(collector: &Collector, state: &Path, out: &mut dyn Write) -> Result<Veri
     let bytes = plain::read(&path, LONGEST_RECEIPT)
         .map_err(|error| Failure::broken(format!("the collector's receipt {}: {error}", path.display())))?;
     let run_id = &record.details.run_id;
-    let receipt =
-        receipt::verify(&bytes, &collector.receipt_key, record.payload, run_id).map_err(Failure::broken)?;
+    let receipt = receipt::verify(&bytes, &collector.receipt_key, record.payload, run_id).map_err(Failure::broken)?;
     let entry = receipt.ledger.map(|place| format!(", entry {} of its ledger", place.index)).unwrap_or_default();
     let flags: Vec<&str> = receipt.flags.iter().map(|flag| flag.meaning()).collect();
     let counts = if flags.is_empty() { String::new() } else { format!("; does not count: {}", flags.join(", ")) };
