@@ -1,5 +1,7 @@
 //! The collector's store on SQLite: what it must do, and what must be found when it was tampered with.
 
+#[path = "store/commands.rs"]
+mod commands;
 #[path = "store/figures.rs"]
 mod figures;
 #[path = "store/host.rs"]

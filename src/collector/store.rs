@@ -66,6 +66,8 @@ pub enum StoreError {
     Url(String),
     #[error("the store's server cannot be reached so")]
     Server(#[from] ServerError),
+    #[error("there is no store {path}")]
+    Missing { path: PathBuf },
     #[error("store {path} cannot be locked")]
     Lock { path: PathBuf, source: std::io::Error },
     #[error("store {path} is served by another collector; SQLite has one, PostgreSQL takes several")]
@@ -126,6 +128,14 @@ impl Store {
     /// Opens a store for everything but taking records: no receipt could be signed.
     pub fn attend(url: &str, settings: Settings) -> Result<Store, StoreError> {
         Store::open_at(Place::parse(url)?, None, settings)
+    }
+
+    /// The same for a store that must be there: none is made by looking for it.
+    pub fn attend_existing(url: &str) -> Result<Store, StoreError> {
+        match Place::parse(url)? {
+            Place::File(path) if !path.exists() => Err(StoreError::Missing { path }),
+            place => Store::open_at(place, None, Settings::default()),
+        }
     }
 
     fn open_at(place: Place, key: Option<CollectorKey>, settings: Settings) -> Result<Store, StoreError> {

@@ -13,8 +13,11 @@ use canvas::{Canvas, Ground, Style};
 use layout::{GPU, Group, Layout, NIC, Panel, row};
 
 use crate::facts::topology::{GpuPlace, Level, Topology};
+use crate::ident::printable;
 use crate::reading::Reading;
 
+/// Characters of a name in the description.
+const NAME: usize = 60;
 /// Widest line that NVLinks are drawn with, for the most links that a GPU of this host has.
 const WIDEST: f64 = 9.0;
 
@@ -78,12 +81,13 @@ fn models(topology: &Topology) -> String {
 
 fn description(topology: &Topology, faults: &BTreeMap<usize, String>) -> String {
     let places = topology.gpus.iter().map(|gpu| {
-        let slot = gpu.slot.as_ref().map(|slot| format!(" in slot {slot}")).unwrap_or_default();
+        let slot = gpu.slot.as_ref().map(|slot| format!(" in slot {}", printable(slot, NAME))).unwrap_or_default();
         let bus = gpu.bus_id.map(|bus_id| format!(" at {bus_id}")).unwrap_or_default();
-        let node = gpu.numa_affinity.value().map(|node| format!(", NUMA node {node}")).unwrap_or_default();
-        format!("{}{slot}{bus}{node}.", gpu.name)
+        let node =
+            gpu.numa_affinity.value().map(|node| format!(", NUMA node {}", printable(node, NAME))).unwrap_or_default();
+        format!("{}{slot}{bus}{node}.", printable(&gpu.name, NAME))
     });
-    let faults = faults.values().map(|fault| format!("Fault: {fault}."));
+    let faults = faults.values().map(|fault| format!("Fault: {}.", printable(fault, 2 * NAME)));
     places.chain(faults).collect::<Vec<_>>().join(" ")
 }
 

@@ -4,6 +4,7 @@ mod at;
 mod keys;
 mod receipt_key;
 mod serve;
+mod store;
 mod token;
 
 use std::io::Write;
@@ -30,6 +31,8 @@ enum Command {
     ReceiptKey(receipt_key::Args),
     /// Look after the keys that may sign for hosts, and what vouches for them
     Keys(keys::Args),
+    #[command(flatten)]
+    Store(store::Command),
 }
 
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
@@ -38,6 +41,7 @@ pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
         Command::Token(arguments) => token::run(arguments, out),
         Command::ReceiptKey(arguments) => receipt_key::run(arguments, out),
         Command::Keys(arguments) => keys::run(arguments, out),
+        Command::Store(command) => return store::run(command, out),
     }
     .map(|()| Ending::Accepted)
 }

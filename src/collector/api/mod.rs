@@ -8,7 +8,7 @@ mod archivista;
 mod asked;
 mod body;
 mod enroll;
-mod export;
+pub mod export;
 mod fleet;
 mod keys;
 mod pages;

@@ -80,6 +80,13 @@ impl Store {
         Ok(found)
     }
 
+    /// The hash of the entry at this position.
+    pub fn entry(&self, position: u64) -> Result<Option<Digest>, StoreError> {
+        const SQL: &str = "SELECT entry FROM records WHERE position = $1";
+        let found = self.list(SQL, &[position.into()], |row| row.digest(0))?;
+        Ok(found.into_iter().next())
+    }
+
     /// Where the ledger stands, as of now.
     pub fn head(&self, now: Timestamp) -> Result<Head, StoreError> {
         self.ask(|engine, _| {

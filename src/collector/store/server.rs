@@ -4,8 +4,6 @@
 //! in it must come from such a file itself, never from a command line. Off this machine the connection is always TLS with a verified
 //! certificate: `sslmode` can ask for more than is usual, never for less.
 
-use std::io::Read as _;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,13 +14,12 @@ use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject as _;
 
+use crate::collector::secret::{self, SecretError};
 use crate::ident::printable;
 
 const CONNECT: Duration = Duration::from_secs(5);
 /// How long a server may leave what we sent unacknowledged.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Bytes; no password is longer.
-const LONGEST_PASSWORD: u64 = 1024;
 
 /// A PostgreSQL server with what is needed to connect to it.
 pub struct Server {
@@ -42,8 +39,8 @@ pub enum ServerError {
     Clear(&'static str),
     #[error("{path} cannot be read")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{path} can be read by others than its owner (mode {mode:04o}); chmod 600 it")]
-    Open { path: PathBuf, mode: u32 },
+    #[error("the password cannot be read")]
+    Secret(#[from] SecretError),
     #[error("{path} holds no password: one line of text")]
     Form { path: PathBuf },
     #[error("{path} holds no certificate that can be trusted")]
@@ -136,18 +133,9 @@ fn trust(path: Option<&Path>) -> Result<Arc<ClientConfig>, ServerError> {
 }
 
 fn read_password(path: &Path) -> Result<String, ServerError> {
-    let unread = |source| ServerError::Read { path: path.to_owned(), source };
-    // A pipe in the place of the file must not hold us.
-    let flags = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("an open flag is a positive C int");
-    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path).map_err(unread)?;
-    let metadata = file.metadata().map_err(unread)?;
-    if metadata.mode() & 0o077 != 0 {
-        return Err(ServerError::Open { path: path.to_owned(), mode: metadata.mode() & 0o7777 });
-    }
-    let mut text = String::new();
-    file.take(LONGEST_PASSWORD).read_to_string(&mut text).map_err(unread)?;
+    let text = secret::read(path)?;
     let password = text.trim_end_matches(['\r', '\n']);
-    if !metadata.is_file() || password.is_empty() || password.contains(['\n', '\0']) {
+    if password.is_empty() || password.contains(['\n', '\0']) {
         return Err(ServerError::Form { path: path.to_owned() });
     }
     Ok(password.to_owned())
@@ -203,7 +191,7 @@ mod tests {
             Server::parse(&url).map(|server| server.config.get_password().map(<[u8]>::to_vec))
         };
         assert_eq!(with(&file("hunter2\n", 0o600)).unwrap().unwrap(), b"hunter2");
-        assert!(matches!(with(&file("hunter2\n", 0o640)), Err(ServerError::Open { .. })));
+        assert!(matches!(with(&file("hunter2\n", 0o640)), Err(ServerError::Secret(SecretError::Open { .. }))));
         for text in ["", "\n", "two\nlines\n"] {
             assert!(matches!(with(&file(text, 0o600)), Err(ServerError::Form { .. })), "{text:?}");
         }

@@ -26,7 +26,8 @@ pub fn text(difference: &Difference) -> String {
         lines.extend([String::new(), "no difference".to_owned()]);
     }
     if difference.same_measurements > 0 {
-        lines.extend([String::new(), format!("{} measurements are the same", difference.same_measurements)]);
+        let are = if difference.same_measurements == 1 { "measurement is" } else { "measurements are" };
+        lines.extend([String::new(), format!("{} {are} the same", difference.same_measurements)]);
     }
     lines.iter().map(|line| format!("{}\n", cut(line, LINE))).collect()
 }
