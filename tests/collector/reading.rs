@@ -182,7 +182,8 @@ fn what_is_not_there_or_not_asked_rightly_is_a_problem() {
         assert!(answer.status != 405 || answer.header("allow").is_some());
     }
     let accept = |value: &str| Request::get("/v1/nodes").with("Accept", value).send(&collector.address());
-    accept("text/html").assert_problem(406, "not-acceptable");
+    accept("application/xml").assert_problem(406, "not-acceptable");
+    assert_eq!(accept("text/html").status, 406);
     assert_eq!(accept("text/html, */*;q=0.1").status, 200);
     let head = Request::new("HEAD", "/v1/nodes").send(&collector.address());
     assert_eq!((head.status, head.body.len()), (200, 0));

@@ -1,6 +1,6 @@
 //! A request as it is remembered while it is answered: in what form, and how a refusal is told.
 
-use axum::http::header::{ACCEPT, CONTENT_TYPE, TRANSFER_ENCODING};
+use axum::http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
@@ -54,6 +54,8 @@ impl Asked {
         }
         let text = page::failure(problem.status.as_u16(), &problem.detail);
         let mut response = response.map(|_| text.into());
+        // The router has counted the problem.
+        response.headers_mut().remove(CONTENT_LENGTH);
         response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(pages::HTML));
         response
     }
