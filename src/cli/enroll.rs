@@ -6,13 +6,16 @@ use std::path::{Path, PathBuf};
 
 use super::delivery::Delivery;
 use super::key::{self, Kind};
-use super::{Failure, lock, place};
+use super::{Failure, input, lock, place};
+use crate::check::KINDS;
 use crate::deliver::Target;
 use crate::deliver::enrol::{self, Evidence, NotEnrolled};
 use crate::exit::Ending;
 use crate::host::clock;
 use crate::ident::printable;
-use crate::plan::site::Collector;
+use crate::plan::Problems;
+use crate::plan::site::{self, Collector, SITE_PATH};
+use crate::plan::suite;
 use crate::record::enrolment::certificate::{CertificateKey, certificates_only};
 use crate::record::enrolment::{Enrolled, JoinToken};
 use crate::record::identity::host_document;
@@ -92,7 +95,7 @@ struct Host {
 
 pub fn run(arguments: &Args, out: &mut dyn Write) -> Result<Ending, Failure> {
     let target = arguments.way.target()?;
-    let pinned = arguments.pin_receipt_key.as_deref().map(|path| Pin::prepare(path)).transpose()?;
+    let pinned = arguments.pin_receipt_key.as_deref().map(Pin::prepare).transpose()?;
     let host = Host::this();
     let new = if arguments.tpm { NewKey::Tpm { tcti: tpm::DEFAULT_TCTI.to_owned() } } else { NewKey::default() };
     let shown = arguments.shown().map_err(Failure::misused)?;
@@ -153,10 +156,21 @@ pub fn rotate(arguments: &RotateArgs, out: &mut dyn Write) -> Result<Ending, Fai
 impl Way {
     fn target(&self) -> Result<Target, Failure> {
         let delivery = Delivery { collector: self.collector.clone(), ..Delivery::default() };
-        let target = delivery.target(&Collector::default())?;
+        let target = delivery.target(&self.site_collector().map_err(Failure::misused)?)?;
         target.ok_or_else(|| {
             Failure::misused("no collector: name one with --collector, or in the site file's [collector]")
         })
+    }
+
+    /// The site's collector, with the secrets that are for it alone.
+    fn site_collector(&self) -> Result<Collector, Problems> {
+        let document = match &self.site {
+            Some(path) => Some(input::required(path)?),
+            None => input::optional(SITE_PATH.as_ref())?,
+        };
+        let Some(document) = document else { return Ok(Collector::default()) };
+        let suite = suite::builtin(KINDS)?;
+        Ok(site::load(&document, &suite, KINDS)?.collector)
     }
 
     fn open(&self, host: &Host, new: NewKey, out: &mut dyn Write) -> Result<Store, Failure> {

@@ -97,7 +97,7 @@ pub trait Registry {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
     /// `created`: 201, otherwise 200.
-    Enrolled { key: Key, created: bool },
+    Enrolled { key: Box<Key>, created: bool },
     /// 202: the TPM is to open this and send what is in it.
     Challenge(Credential),
 }
@@ -111,7 +111,7 @@ pub fn enrol(body: &[u8], registry: &dyn Registry, settings: &Settings, now: Tim
         Verdict::Challenge(credential) => Ok(Outcome::Challenge(credential)),
         Verdict::Decided(decided) => {
             let created = !decided.raises;
-            registry.settle(*decided).map(|key| Outcome::Enrolled { key, created })
+            registry.settle(*decided).map(|key| Outcome::Enrolled { key: Box::new(key), created })
         }
     }
 }
@@ -119,7 +119,7 @@ pub fn enrol(body: &[u8], registry: &dyn Registry, settings: &Settings, now: Tim
 #[derive(Debug)]
 enum Verdict {
     /// It is known, as it stands.
-    Known(Key),
+    Known(Box<Key>),
     Challenge(Credential),
     Decided(Box<Decided>),
 }
@@ -132,7 +132,7 @@ fn judge(claim: &Claim, known: &Known, settings: &Settings, now: Timestamp) -> R
     if let Some(key) = &known.key {
         standing::refuse_other_host(key, enrolment)?;
         if !standing::may_rise(key, claim.proof.tier()) {
-            return Ok(Verdict::Known(key.clone()));
+            return Ok(Verdict::Known(Box::new(key.clone())));
         }
     }
     fresh(claim, known, now)?;

@@ -70,7 +70,7 @@ pub enum ProgramError {
     #[error("no folder for its files")]
     Folder(#[source] io::Error),
     #[error("the child that ran it")]
-    Broken(#[source] Broken),
+    Broken(#[source] Box<Broken>),
     #[error("{0}")]
     Failed(Failed),
 }
@@ -115,7 +115,8 @@ pub fn run_programs(work: Work) -> Result<Done, ProgramError> {
     let folder = tempfile::Builder::new().prefix("nodegate-work-").tempdir().map_err(ProgramError::Folder)?;
     let patience = work.patience;
     let order = Order { folder: folder.path().to_owned(), work };
-    let answer: Result<Done, Failed> = super::call("program", &order, patience).map_err(ProgramError::Broken)?;
+    let answer: Result<Done, Failed> =
+        super::call("program", &order, patience).map_err(|broken| ProgramError::Broken(Box::new(broken)))?;
     answer.map_err(ProgramError::Failed)
 }
 

@@ -215,6 +215,25 @@ fn a_rotation_that_was_killed_after_the_collectors_answer_is_finished_by_the_nex
 }
 
 #[test]
+fn the_sites_collector_and_its_credential_are_used_and_a_missing_one_is_said() {
+    let (collector, agent) = (Collector::start(&[]), Agent::new());
+    let mut new = nodegate();
+    new.args(["collector", "token", "new", "--role", "writer", "--name", "agents", "--state"]);
+    let (status, token, error) = told(&new.arg(collector.state.path()).output().unwrap());
+    assert_eq!(status, 0, "{error}");
+    let credential = agent.write("token", token.lines().next().unwrap().trim());
+    let url = format!("http://{}", collector.address());
+    let site =
+        agent.write("site.toml", &format!("format = 1\n[collector]\nurl = \"{url}\"\ncredential = \"{credential}\"\n"));
+    let mut enroll = nodegate();
+    enroll.args(["enroll", "--site", &site, "--state"]).arg(agent.state());
+    let (status, said, error) = told(&enroll.output().unwrap());
+    assert!(status == 0 && said.contains("first-use  pending"), "{said}{error}");
+    let (status, _, error) = agent.enroll(&collector, &[]);
+    assert!(status == 2 && error.contains("401"), "{error}");
+}
+
+#[test]
 fn a_delivery_introduces_the_hosts_key_by_its_last_record_and_a_recording_its_throw_away_key() {
     let collector = Collector::start(&["--open-writing", "--accept-simulated"]);
     let target =

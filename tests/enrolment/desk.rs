@@ -131,7 +131,7 @@ pub fn host(serial: &str) -> HostDocument {
 
 pub fn enrolled(outcome: Outcome) -> (Key, bool) {
     match outcome {
-        Outcome::Enrolled { key, created } => (key, created),
+        Outcome::Enrolled { key, created } => (*key, created),
         Outcome::Challenge(_) => panic!("a TPM is asked"),
     }
 }

@@ -1,15 +1,17 @@
 //! Questions about the fleet: a page of it, one node, who is rejected again and again.
 
+mod choice;
+
 use std::collections::{BTreeMap, HashMap};
-use std::fmt::Write as _;
 
 use jiff::Timestamp;
 
+use choice::choose;
+
 use super::engine::{Engine, EngineError, Row, Value};
-use super::nodes::place;
 use super::records::{COLUMNS, WIDTH, record};
 use super::{Store, StoreError};
-use crate::collector::model::{Fleet, FleetQuery, KeyState, Node, Problem, Sort, Standing};
+use crate::collector::model::{Fleet, FleetQuery, KeyState, Node, Problem, Standing};
 use crate::collector::policy::{Policy, standing};
 use crate::ident::Digest;
 use crate::record::standing::Tier;
@@ -19,7 +21,8 @@ pub const PAGE: u64 = 50;
 /// Names in a list of counts.
 const LISTED: usize = 100;
 
-const FROM: &str = "FROM nodes n JOIN records r ON r.position = n.position JOIN keys k ON k.keyid = r.keyid";
+const FROM: &str = "FROM nodes n JOIN node_details d ON d.host = n.host JOIN records r ON r.position = n.position \
+     JOIN keys k ON k.keyid = r.keyid";
 
 /// What metrics count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,16 +60,13 @@ impl Store {
         self.ask(|engine, policy| {
             let groups = groups(engine)?;
             let total = groups.iter().map(|group| group.nodes).sum();
-            let condition = Condition::of(query);
-            let found = condition.count(engine, &groups, query)?;
-            let pages = found.div_ceil(PAGE).max(1);
-            let page = u64::from(query.page.max(1)).min(pages);
-            let nodes = condition.page(engine, policy, query.sort, page, now)?;
+            let chosen = choose(engine, &groups, query)?;
+            let nodes = read_page(engine, policy, &chosen.positions, now)?;
             Ok(Fleet {
                 nodes,
-                found,
-                page: narrow(page),
-                pages: narrow(pages),
+                found: chosen.found,
+                page: narrow(chosen.page),
+                pages: narrow(chosen.pages),
                 total,
                 standings: summed(&groups, |group| group.standing).into_iter().collect(),
                 findings: findings(engine)?,
@@ -137,7 +137,7 @@ impl Store {
 }
 
 /// What [`node`] reads behind the record's own columns.
-const SUMMARY: &str = "n.gpus, n.problems, n.runs, n.rejections";
+const SUMMARY: &str = "d.gpus, d.problems, n.runs, n.rejections";
 
 /// Nodes that are alike in all that is counted; a fleet has a few dozen such groups.
 struct Group {
@@ -175,92 +175,24 @@ fn findings(engine: &mut dyn Engine) -> Result<Vec<(String, u64)>, EngineError> 
     engine.query(SQL, &[])?.iter().map(|row| Ok((row.text(0)?.to_owned(), row.count(1)?))).collect()
 }
 
-/// The WHERE of a query, with its parameters.
-#[derive(Default)]
-struct Condition {
-    sql: String,
-    parameters: Vec<Value>,
-}
-
-impl Condition {
-    fn of(query: &FleetQuery) -> Condition {
-        let mut condition = Condition::default();
-        if let Some(standing) = query.standing {
-            condition.and("n.standing =", place(standing), "");
-        }
-        if let Some(class) = &query.class {
-            condition.and("n.class =", class.as_str().into(), "");
-        }
-        if let Some(tier) = query.tier {
-            condition.and("n.tier =", tier.as_str().into(), "");
-        }
-        if let Some(finding) = &query.finding {
-            let code = finding.as_str().into();
-            condition.and("n.host IN (SELECT f.host FROM node_findings f WHERE f.code =", code, ")");
-        }
-        if !query.text.trim().is_empty() {
-            condition.and("n.search LIKE", part(query.text.trim()).into(), " ESCAPE '\\'");
-        }
-        condition
+/// The nodes at these positions, in this order.
+fn read_page(
+    engine: &mut dyn Engine,
+    policy: &Policy,
+    positions: &[u64],
+    now: Timestamp,
+) -> Result<Vec<Node>, EngineError> {
+    // Always as many places as a page has, so that there is one statement to prepare; no entry is at 0.
+    let places: Vec<String> = (1..=PAGE).map(|number| format!("${number}")).collect();
+    let sql = format!("SELECT {COLUMNS}, {SUMMARY} {FROM} WHERE n.position IN ({})", places.join(", "));
+    let mut parameters: Vec<Value> = positions.iter().map(|position| Value::from(*position)).collect();
+    parameters.resize(places.len(), Value::from(0));
+    let mut nodes = HashMap::new();
+    for row in engine.query(&sql, &parameters)? {
+        let node = node(engine, &row, policy, now)?;
+        nodes.insert(node.record.ledger.index, node);
     }
-
-    fn and(&mut self, before: &str, value: Value, after: &str) {
-        self.parameters.push(value);
-        let word = if self.sql.is_empty() { "WHERE" } else { "AND" };
-        let _infallible = write!(self.sql, " {word} {before} ${}{after}", self.parameters.len());
-    }
-
-    /// How many nodes fit: from the groups where they tell, else by looking.
-    fn count(&self, engine: &mut dyn Engine, groups: &[Group], query: &FleetQuery) -> Result<u64, EngineError> {
-        if query.text.trim().is_empty() && query.finding.is_none() {
-            let fits = |group: &&Group| {
-                query.standing.is_none_or(|standing| standing == group.standing)
-                    && query.class.as_ref().is_none_or(|class| *class == group.class)
-                    && query.tier.is_none_or(|tier| tier == group.tier)
-            };
-            return Ok(groups.iter().filter(fits).map(|group| group.nodes).sum());
-        }
-        number(engine, &format!("SELECT COUNT(*) FROM nodes n{}", self.sql), &self.parameters)
-    }
-
-    fn page(
-        self,
-        engine: &mut dyn Engine,
-        policy: &Policy,
-        sort: Sort,
-        page: u64,
-        now: Timestamp,
-    ) -> Result<Vec<Node>, EngineError> {
-        let Condition { sql: condition, mut parameters } = self;
-        let order = match sort {
-            Sort::Worst => "n.standing, n.position DESC",
-            Sort::Name => "n.hostname, n.host",
-            Sort::Newest => "n.position DESC",
-            Sort::Oldest => "n.position",
-        };
-        parameters.extend([Value::from(PAGE), (PAGE * (page - 1)).into()]);
-        let (limit, offset) = (parameters.len() - 1, parameters.len());
-        // The page is chosen from the summary alone; only its own rows are joined.
-        let sql = format!(
-            "SELECT {COLUMNS}, {SUMMARY} FROM (SELECT n.* FROM nodes n{condition} ORDER BY {order} \
-             LIMIT ${limit} OFFSET ${offset}) n JOIN records r ON r.position = n.position \
-             JOIN keys k ON k.keyid = r.keyid ORDER BY {order}"
-        );
-        let rows = engine.query(&sql, &parameters)?;
-        rows.iter().map(|row| node(engine, row, policy, now)).collect()
-    }
-}
-
-/// A pattern that finds this text anywhere, whatever is in it.
-fn part(text: &str) -> String {
-    let mut pattern = "%".to_owned();
-    for c in text.to_lowercase().chars().take(200) {
-        if matches!(c, '%' | '_' | '\\') {
-            pattern.push('\\');
-        }
-        pattern.push(c);
-    }
-    pattern + "%"
+    Ok(positions.iter().filter_map(|position| nodes.remove(position)).collect())
 }
 
 fn node(engine: &mut dyn Engine, row: &Row, policy: &Policy, now: Timestamp) -> Result<Node, EngineError> {

