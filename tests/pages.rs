@@ -182,6 +182,24 @@ fn every_page_is_whole_and_leads_only_to_pages_of_ours() {
 }
 
 #[test]
+fn an_empty_fleet_says_which_commands_bring_the_first_host() {
+    let page = World::new().fleet(&FleetQuery::default());
+    assert!(markup::read(&page).text.contains("No host has sent a record yet"));
+    let commands: Vec<&str> = page.lines().filter_map(|line| line.split("nodegate ").nth(1)).collect();
+    let commands: Vec<&str> = commands.into_iter().filter(|command| command.contains(" --")).collect();
+    assert_eq!(commands.len(), 4, "{commands:?}");
+    for command in commands {
+        // What is wrong before it is refused before help is given.
+        let words = command
+            .trim_end_matches("</code></pre>")
+            .replace("&quot;racked in r12&quot;", "racked")
+            .replace("\"racked in r12\"", "racked");
+        let output = support::nodegate().args(words.split_whitespace()).arg("--help").output().unwrap();
+        assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
 fn nothing_that_does_not_count_looks_accepted() {
     let mut world = world::small();
     let words = |page: &str| markup::read(page).text.split_whitespace().collect::<Vec<_>>().join(" ");

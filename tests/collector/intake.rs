@@ -102,12 +102,14 @@ fn what_is_forged_or_damaged_is_refused_and_leaves_nothing() {
     let changed = Envelope { payload: envelope(&host.sign(|_| ())).payload, ..whole.clone() };
     let other_type = Envelope { payload_type: receipt::PAYLOAD_TYPE.to_owned(), ..whole.clone() };
     let unsigned = Envelope { signatures: Vec::new(), ..whole.clone() };
+    let no_base64 = Envelope { payload: "!".to_owned(), ..whole.clone() };
     let text = String::from_utf8(record.raw.clone()).unwrap();
     let twice = text.replacen('{', "{\"payload\":\"AA==\",", 1);
     let malformed = [
         claimed.to_json(),
         changed.to_json(),
         other_type.to_json(),
+        no_base64.to_json(),
         twice.into_bytes(),
         record.raw[..record.raw.len() / 2].to_vec(),
         [record.raw.as_slice(), record.raw.as_slice()].concat(),
@@ -116,7 +118,6 @@ fn what_is_forged_or_damaged_is_refused_and_leaves_nothing() {
         b"null".to_vec(),
         b"\xff\xfe".to_vec(),
         "[".repeat(100_000).into_bytes(),
-        br#"{"payload":"!","payloadType":"application/vnd.in-toto+json","signatures":[{"sig":""}]}"#.to_vec(),
     ];
     for body in &malformed {
         let answer = collector.post(body);
@@ -283,4 +284,42 @@ fn archivistas_clients_can_post_here_and_read_again() {
         assert_eq!(collector.get(&format!("/download/{gitoid}")).body, record.raw);
     }
     Request::post("/upload", "application/json", b"{}").send(&collector.address()).assert_problem(400, "malformed");
+}
+
+/// `nodegate run` on a recorded host, and the record that it wrote.
+fn run_of_the_agent() -> (tempfile::TempDir, Signed, String) {
+    let state = tempfile::tempdir().unwrap();
+    let ran = crate::server::nodegate()
+        .args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--state"])
+        .arg(state.path())
+        .output()
+        .unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    let records = state.path().join("simulated/records");
+    let public = std::fs::read_dir(&records).unwrap().map(|entry| entry.unwrap().path());
+    let public = public.into_iter().find(|path| path.extension().is_some_and(|ending| ending == "pub")).unwrap();
+    let run_id = public.file_stem().unwrap().to_str().unwrap().to_owned();
+    let raw = std::fs::read(public.with_extension("json")).unwrap();
+    let envelope: Envelope = serde_json::from_slice(&raw).unwrap();
+    let payload = nodegate::record::dsse::decode_base64(&envelope.payload).unwrap();
+    let payload = nodegate::ident::Digest::of(&payload);
+    (state, Signed { raw, payload, run_id }, std::fs::read_to_string(public).unwrap())
+}
+
+#[test]
+fn a_record_that_the_agent_wrote_is_taken_and_shown() {
+    let (state, record, public) = run_of_the_agent();
+    let collector = Collector::start(&["--accept-simulated"]);
+    let host = std::fs::read(state.path().join(format!("simulated/records/{}.host.json", record.run_id))).unwrap();
+    let mut row = Host::new("recorded").enrolled(Tier::Simulated, KeyState::Approved);
+    row.keyid = nodegate::record::PublicKey::parse(&public).unwrap().keyid();
+    row.public_key = public;
+    row.host = nodegate::ident::Digest::of(&host);
+    collector.store().put_key(row).unwrap();
+    let said = receipt(&collector, &record, &collector.post(&record.raw));
+    assert!(said.flags.contains(&Flag::Simulated));
+    let page = collector.get(&format!("/records/{}", record.payload.hex()));
+    assert_eq!(page.status, 200, "{}", page.text());
+    assert!(page.text().contains("H100"));
+    assert_eq!(collector.get("/v1/nodes").json()["standings"], json!({ "uncounted": 1 }));
 }

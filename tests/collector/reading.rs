@@ -182,7 +182,8 @@ fn what_is_not_there_or_not_asked_rightly_is_a_problem() {
         assert!(answer.status != 405 || answer.header("allow").is_some());
     }
     let accept = |value: &str| Request::get("/v1/nodes").with("Accept", value).send(&collector.address());
-    accept("text/html").assert_problem(406, "not-acceptable");
+    accept("application/xml").assert_problem(406, "not-acceptable");
+    assert_eq!(accept("text/html").status, 406);
     assert_eq!(accept("text/html, */*;q=0.1").status, 200);
     let head = Request::new("HEAD", "/v1/nodes").send(&collector.address());
     assert_eq!((head.status, head.body.len()), (200, 0));
@@ -201,4 +202,55 @@ fn every_answer_keeps_a_browser_from_doing_more_than_showing() {
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert_eq!(answer.header("cache-control"), Some("no-store"));
     }
+}
+
+#[test]
+fn a_browser_sees_pages_and_is_told_in_a_page_what_is_not_there() {
+    let collector = Collector::start(&[]);
+    let (records, bad) = two_hosts(&collector);
+    let browse = |path: &str| Request::get(path).with("Accept", "text/html,*/*;q=0.8").send(&collector.address());
+    let record = format!("/records/{}", records[2].payload.hex());
+    let difference = format!("/diff?a={}&b={}", records[0].payload.hex(), records[1].payload.hex());
+    for (path, text) in [
+        ("/", "bad"),
+        ("/?standing=rejected&q=", "bad"),
+        ("/nodes/bad", "PCIe link narrow"),
+        (&format!("/nodes/{}", bad.digest().hex()), "PCIe link narrow"),
+        (&record, "cosign"),
+        (&difference, "good"),
+    ] {
+        let page = browse(path);
+        assert_eq!((page.status, page.header("content-type")), (200, Some("text/html; charset=utf-8")), "{path}");
+        assert!(page.text().contains(text) && !page.text().contains("<script"), "{path}");
+    }
+    let table = browse("/nodes.csv");
+    assert_eq!((table.status, table.text().lines().count()), (200, 3));
+    assert_eq!(browse("/nodes.csv?standing=accepted").text().lines().count(), 2);
+    assert_eq!(browse("/export.intoto.jsonl").text().lines().count(), 3);
+    for (name, media_type) in [("nodegate.css", "text/css; charset=utf-8"), ("icon.svg", "image/svg+xml")] {
+        let file = browse(&format!("/static/{name}"));
+        assert_eq!((file.status, file.header("content-type")), (200, Some(media_type)));
+    }
+    for (path, status) in
+        [("/nothing", 404), ("/nodes/nobody", 404), ("/records/x", 404), ("/diff?a=x", 400), ("/static/x", 404)]
+    {
+        let page = browse(path);
+        assert_eq!((page.status, page.header("content-type")), (status, Some("text/html; charset=utf-8")), "{path}");
+        collector.get(path).assert_problem(status, if status == 404 { "not-found" } else { "malformed" });
+    }
+}
+
+#[test]
+fn the_table_of_a_fleet_of_several_pages_is_whole() {
+    let collector = Collector::start(&[]);
+    let store = collector.store();
+    for number in 0..120 {
+        let record = Host::known_to(&format!("h{number}"), &store).record(|_| ());
+        assert_eq!(collector.post(&record.raw).status, 201);
+    }
+    let table = collector.get("/nodes.csv?sort=name").text();
+    let mut names: Vec<&str> = table.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!(names.len(), 120, "{names:?}");
+    names.dedup();
+    assert_eq!(names.len(), 120);
 }

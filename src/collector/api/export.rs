@@ -21,7 +21,7 @@ use crate::collector::model::Refusal;
 /// The in-toto bundle: `.intoto.jsonl`.
 const MEDIA_TYPE: &str = "application/vnd.in-toto.bundle";
 /// Seconds after which one of the others may be through.
-const PAUSE: u64 = 10;
+pub const PAUSE: u64 = 10;
 /// Records that are read at once.
 const PAGE: u32 = 16;
 
@@ -102,7 +102,8 @@ fn is_line(raw: &[u8]) -> bool {
     body.is_some_and(|body| body.starts_with(b"{\"payload\"") && !body.contains(&b'\n') && !body.contains(&b'\r'))
 }
 
-struct Lines(mpsc::Receiver<Result<Bytes, axum::Error>>);
+/// A body that is made while it is sent.
+pub struct Lines(pub mpsc::Receiver<Result<Bytes, axum::Error>>);
 
 impl hyper::body::Body for Lines {
     type Data = Bytes;

@@ -13,6 +13,7 @@ use super::{App, Problem, records};
 use crate::collector::model::{FleetQuery, Kept, Node, Record, Refusal};
 use crate::ident::{Digest, printable};
 use crate::record::bundle;
+use crate::report::html::stem;
 
 /// Records of a node in one answer.
 const USUAL: u32 = 50;
@@ -60,19 +61,17 @@ pub async fn record(State(app): State<Arc<App>>, Named(payload): Named) -> Resul
 
 pub async fn receipt(State(app): State<Arc<App>>, Named(payload): Named) -> Result<Response, Problem> {
     let kept = kept(&app, &payload).await?;
-    let payload = kept.record.payload;
-    let receipt = kept.receipt.ok_or_else(|| gone(&payload))?;
-    Ok(file(typed(StatusCode::OK, "application/json", receipt), &payload, "receipt.json"))
+    let receipt = kept.receipt.ok_or_else(|| gone(&kept.record.payload))?;
+    Ok(file(typed(StatusCode::OK, "application/json", receipt), &kept.record.run_id, "receipt.json"))
 }
 
 /// A record's bytes as an answer.
 pub fn raw_of(kept: Kept) -> Result<Response, Problem> {
-    let payload = kept.record.payload;
-    let raw = kept.raw.ok_or_else(|| gone(&payload))?;
+    let raw = kept.raw.ok_or_else(|| gone(&kept.record.payload))?;
     let is_bundle = std::str::from_utf8(&raw).is_ok_and(|text| text.contains(MEDIA_TYPE_KEY));
     let (content_type, ending) =
         if is_bundle { (bundle::MEDIA_TYPE, "sigstore.json") } else { (records::ENVELOPE, "json") };
-    Ok(file(typed(StatusCode::OK, content_type, raw), &payload, ending))
+    Ok(file(typed(StatusCode::OK, content_type, raw), &kept.record.run_id, ending))
 }
 
 /// Stands in a bundle, and in no envelope: base64 has no quotation marks.
@@ -104,8 +103,9 @@ fn gone(payload: &Digest) -> Problem {
 }
 
 /// What is signed and named by its digest does not change; a browser is to save it and not to show it.
-fn file(mut response: Response, payload: &Digest, ending: &str) -> Response {
-    let name = format!("attachment; filename=\"{}.{ending}\"", payload.hex());
+fn file(mut response: Response, run_id: &str, ending: &str) -> Response {
+    // The name that the commands of a record's page use.
+    let name = format!("attachment; filename=\"{}.{ending}\"", stem(run_id));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, max-age=3600"));
     if let Ok(name) = HeaderValue::from_str(&name) {

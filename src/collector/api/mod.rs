@@ -5,11 +5,13 @@
 
 mod alerts;
 mod archivista;
+mod asked;
 mod body;
 mod enroll;
 pub mod export;
 mod fleet;
 mod keys;
+mod pages;
 mod problem;
 mod proxy;
 mod reading;
@@ -22,7 +24,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Body;
 use axum::http::header::{
-    ACCEPT, CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY, TRANSFER_ENCODING,
+    CACHE_CONTROL, CONNECTION, CONTENT_SECURITY_POLICY, HOST, REFERRER_POLICY, TRANSFER_ENCODING,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::request::Parts;
@@ -45,15 +47,13 @@ use super::limits::{BodyMemory, Counted, Gate, Limits, Peers, Permit, Rates, nei
 use super::log::Log;
 use super::metrics::Metrics;
 use super::model::Refusal;
+use super::page;
 use super::store::Store;
-use crate::ident::printable;
-
-/// No script, no frame, no foreign anything; pictures may stand in the page itself.
-const POLICY: &str = "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+use asked::Asked;
 
 /// Said with every answer.
 const HEADERS: [(HeaderName, &str); 5] = [
-    (CONTENT_SECURITY_POLICY, POLICY),
+    (CONTENT_SECURITY_POLICY, page::CONTENT_SECURITY_POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (REFERRER_POLICY, "no-referrer"),
     (X_FRAME_OPTIONS, "DENY"),
@@ -119,6 +119,13 @@ impl Api {
             .route("/upload", post(archivista::upload))
             .route("/v1/upload", post(archivista::upload))
             .route("/download/{gitoid}", get(archivista::download))
+            .route("/", get(pages::fleet))
+            .route("/nodes/{host}", get(pages::node))
+            .route("/records/{payload}", get(pages::record))
+            .route("/diff", get(pages::difference))
+            .route("/nodes.csv", get(pages::table))
+            .route("/export.intoto.jsonl", get(export::stream))
+            .route("/static/{file}", get(pages::asset))
             .with_state(app.clone());
         Api { app, router }
     }
@@ -191,69 +198,11 @@ fn check_form(parts: &Parts) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What is remembered of a request while it is answered.
-struct Asked {
-    method: Method,
-    uri: axum::http::Uri,
-    peer: Peer,
-    accept: Option<HeaderValue>,
-    run: Option<HeaderValue>,
-    /// Whatever a proxy before us made of it, nothing can hide behind this request.
-    is_last: bool,
-}
-
-impl Asked {
-    fn of(parts: &Parts, peer: Peer) -> Asked {
-        Asked {
-            method: parts.method.clone(),
-            uri: parts.uri.clone(),
-            peer,
-            accept: parts.headers.get(ACCEPT).cloned(),
-            run: parts.headers.get(records::IDEMPOTENCY_KEY).cloned(),
-            is_last: parts.headers.contains_key(TRANSFER_ENCODING),
-        }
-    }
-
-    /// The response, or that it is not in a form that was asked for. What a POST brought about is
-    /// told in any case.
-    fn acceptable(&self, response: Response) -> Response {
-        let is_reading = self.method == Method::GET || self.method == Method::HEAD;
-        let (Some(accept), Some(given)) = (&self.accept, response.headers().get(CONTENT_TYPE)) else { return response };
-        let (Ok(accept), Ok(given)) = (accept.to_str(), given.to_str()) else { return response };
-        if !is_reading || !response.status().is_success() || accepts(accept, given) {
-            return response;
-        }
-        let detail = format!("this is to be had as {given}");
-        Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail).into_response()
-    }
-
-    /// A refusal, for the log: one line, without query, headers or body.
-    fn refused(&self, problem: &Problem) -> String {
-        let run = self.run.as_ref().map_or_else(String::new, |run| {
-            format!(" run={}", printable(&String::from_utf8_lossy(run.as_bytes()), 40))
-        });
-        let (method, path) = (printable(self.method.as_str(), 20), printable(self.uri.path(), 100));
-        let Problem { status, code, detail, .. } = problem;
-        format!("refused {} {code} peer={} {method} {path}{run}: {detail}", status.as_u16(), self.peer.address)
-    }
-}
-
-/// Whether one of the ranges of `Accept` takes this media type.
-fn accepts(accept: &str, given: &str) -> bool {
-    let given = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let kind = given.split('/').next().unwrap_or_default();
-    accept.split(',').any(|range| {
-        let mut parts = range.split(';').map(str::trim);
-        let wanted = parts.next().unwrap_or_default().to_ascii_lowercase();
-        let refused = parts.any(|part| part.strip_prefix("q=").and_then(|q| q.trim().parse().ok()) == Some(0.0_f32));
-        !refused && (wanted == "*/*" || wanted == given || wanted.strip_suffix("/*") == Some(kind))
-    })
-}
-
 fn finish(app: &App, asked: &Asked, mut response: Response, room: Option<Room>) -> Response {
     if let Some(problem) = response.extensions().get::<Problem>() {
         app.metrics.refusal(problem.code);
         app.log.refuse(asked.refused(problem));
+        response = asked.as_page(response);
     }
     let headers = response.headers_mut();
     for (name, value) in HEADERS {
@@ -272,20 +221,4 @@ fn finish(app: &App, asked: &Asked, mut response: Response, room: Option<Room>) 
 
 fn cache_nothing_by_default(headers: &mut HeaderMap) {
     headers.entry(CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_accepted_follows_the_ranges() {
-        for accept in ["*/*", "application/*", "text/html, application/json;q=0.5", "Application/JSON"] {
-            assert!(accepts(accept, "application/json"), "{accept}");
-        }
-        for accept in ["text/html", "application/xml, text/*", "application/json;q=0", "application/json; q=0.0", ""] {
-            assert!(!accepts(accept, "application/json"), "{accept}");
-        }
-        assert!(accepts("text/html", "text/html; charset=utf-8"));
-    }
 }
