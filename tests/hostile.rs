@@ -211,16 +211,12 @@ fn from_elsewhere(collector: &Collector, path: &str) -> String {
 fn too_many_connections_of_one_peer_leave_room_for_others() {
     let collector = unharmed(&["--max-connections-per-peer", "20", "--max-connections", "64"], |collector, _| {
         let mut held: Vec<TcpStream> = (0..40).map(|_| connect(&collector.address()).unwrap()).collect();
-        let refused = held
-            .iter_mut()
-            .filter_map(|stream| {
-                stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-                let mut answer = [0; 512];
-                stream.read(&mut answer).ok().map(|_| answer)
-            })
-            .filter(|answer| answer.starts_with(b"HTTP/1.1 503"))
-            .count();
-        assert_eq!(refused, 20);
+        // One of before may be on its way out still.
+        for stream in &mut held[20..] {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, *b"HTTP/1.1 503");
+        }
         assert_eq!(from_elsewhere(collector, "/healthz"), "200", "another peer is shut out");
         drop(held);
         assert!(eventually(|| Request::get("/healthz")
