@@ -1,3 +1,5 @@
+//! What differs between two runs, in order and in words.
+
 use super::*;
 use crate::ident::{Digest, Subject};
 use crate::outcome::{Action, Grade, Judgement, Measurement};
