@@ -99,6 +99,7 @@ fn a_receipt_is_a_delivery_and_is_kept_beside_the_record() {
             ("ce-id", run_id),
             ("ce-source", &format!("urn:nodegate:host:{host}")),
             ("ce-type", "nodegate.record.v1"),
+            ("content-encoding", "gzip"),
         ] {
             assert_eq!(request.header(name), Some(value));
         }
@@ -141,7 +142,7 @@ fn a_refusal_is_final_and_a_failure_is_not() {
     let key = ReceiptKey::new();
     for (status, number, again) in [
         ("400 Bad Request", "answered 400", false),
-        ("401 Unauthorized", "answered 401", false),
+        ("401 Unauthorized", "answered 401", true),
         ("403 Forbidden", "answered 403", false),
         ("409 Conflict", "answered 409", false),
         ("413 Content Too Large", "answered 413", false),
@@ -327,7 +328,7 @@ fn the_credential_reaches_the_collector_and_nobody_else() {
         let ran = run(&healthy(), &peer.url, &key, &["-vv", "--require-delivery", "--site", &site]);
         assert_eq!(ran.status(), status, "{}{}", ran.stdout(), ran.stderr());
         assert_eq!(peer.heard()[0].header("authorization"), Some(format!("Bearer {TOKEN}").as_str()));
-        assert!(ran.stderr().contains("posted"), "-vv says nothing of the request: {}", ran.stderr());
+        assert!(ran.stderr().contains("exchanged"), "-vv says nothing of the request: {}", ran.stderr());
         assert!(!ran.stdout().contains(TOKEN) && !ran.stderr().contains(TOKEN));
         let kept = Command::new("grep").args(["-r", TOKEN]).arg(ran.state.path()).output().unwrap();
         assert_eq!(kept.status.code(), Some(1), "{}", String::from_utf8_lossy(&kept.stdout));

@@ -135,6 +135,50 @@ fn a_backup_is_made_while_records_come_in_and_is_whole() {
 }
 
 #[test]
+fn one_record_that_the_database_cannot_take_keeps_no_other_out() {
+    let fresh = fresh();
+    let store = fresh.open();
+    let mut hosts: Vec<Host> = (0..20).map(|number| Host::known_to(&format!("h{number}"), &store)).collect();
+    let poison = "CREATE TRIGGER poison BEFORE INSERT ON records WHEN NEW.hostname = 'h7'
+        BEGIN SELECT RAISE(ABORT, 'cannot be stored'); END";
+    tampered::sql(&file(&fresh), poison);
+    let records: Vec<_> = hosts.iter_mut().map(|host| host.record(|_| ())).collect();
+    // All of them wait while the writer is held up, and so come into one batch.
+    let holder = rusqlite::Connection::open(file(&fresh)).unwrap();
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    let waiting: Vec<_> = records
+        .iter()
+        .map(|signed| {
+            let (store, taken) = (store.clone(), store.verify(signed.raw.clone()).unwrap());
+            runtime.spawn(async move { store.take(taken).await })
+        })
+        .collect();
+    while store.waiting() < records.len() {
+        std::thread::yield_now();
+    }
+    holder.execute_batch("ROLLBACK").unwrap();
+    for (number, answer) in waiting.into_iter().enumerate() {
+        let answer = runtime.block_on(answer).unwrap();
+        assert_eq!(answer.is_ok(), number != 7, "{number}: {answer:?}");
+    }
+    assert_eq!(store.audit(Timestamp::now()).unwrap().unwrap().kept, 19);
+}
+
+#[test]
+fn a_clock_that_is_set_back_puts_no_record_before_another() {
+    let fresh = fresh();
+    let store = fresh.open();
+    let mut host = Host::known_to("a", &store);
+    send(&store, &host.record(|_| ())).unwrap();
+    let ahead = Timestamp::now() + jiff::SignedDuration::from_hours(5);
+    tampered::sql(&file(&fresh), &format!("UPDATE records SET received_at = {}", ahead.as_microsecond()));
+    let signed = host.record(|_| ());
+    let receipt = fresh.receipt(&send(&store, &signed).unwrap(), &signed);
+    assert_eq!(receipt.received_at.as_microsecond(), ahead.as_microsecond());
+}
+
+#[test]
 fn a_transaction_that_fails_refuses_its_records_as_busy_and_loses_nothing() {
     let fresh = fresh();
     let store = fresh.open();

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::delivery::Delivery;
+use super::delivery::CollectorArgs;
 use super::key::{self, Kind};
 use super::{Failure, input, lock, place};
 use crate::check::KINDS;
@@ -155,8 +155,8 @@ pub fn rotate(arguments: &RotateArgs, out: &mut dyn Write) -> Result<Ending, Fai
 
 impl Way {
     fn target(&self) -> Result<Target, Failure> {
-        let delivery = Delivery { collector: self.collector.clone(), ..Delivery::default() };
-        let target = delivery.target(&self.site_collector().map_err(Failure::misused)?)?;
+        let collector = CollectorArgs { collector: self.collector.clone(), receipt_key: None };
+        let target = collector.target(&self.site_collector().map_err(Failure::misused)?)?;
         target.ok_or_else(|| {
             Failure::misused("no collector: name one with --collector, or in the site file's [collector]")
         })

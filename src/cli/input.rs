@@ -44,7 +44,11 @@ pub fn optional(path: &Path) -> Result<Option<Document>, Problems> {
 
 /// Files that hold a secret and that others than their owner may read.
 pub fn exposed_secrets(site: &Site) -> Problems {
-    let secrets = [("credential", &site.collector.credential), ("key", &site.paths.key)];
+    let secrets = [
+        ("credential", &site.collector.credential),
+        ("client-key", &site.collector.client_key),
+        ("key", &site.paths.key),
+    ];
     let mut problems = Problems::default();
     for (key, path) in secrets {
         let Some(path) = path else { continue };

@@ -26,6 +26,6 @@ const JOBS: &[Job] = &[
     ("record", || serve_one(read::serve_record_job)),
     ("session", session::serve),
     ("prepare", || serve_one(fixture::serve_prepare_job)),
-    ("post", || serve_one(wire::serve_post_job)),
+    ("exchange", || serve_one(wire::serve_exchange_job)),
     ("program", serve_program_job),
 ];

@@ -23,7 +23,7 @@ pub struct KeyArgs {
 pub enum AnyCommand {
     #[command(flatten)]
     Here(KeyCommand),
-    /// Make a new key, have the collector take it in place of the old one, and sign with it from then on
+    /// Replace the key: the collector takes the new one first
     Rotate(Box<RotateArgs>),
 }
 

@@ -5,6 +5,7 @@ mod checks;
 mod class;
 mod collector;
 mod completions;
+mod deliver;
 mod delivery;
 mod demo;
 pub mod enroll;
@@ -15,7 +16,7 @@ mod job;
 pub mod key;
 mod lock;
 mod place;
-mod plan;
+pub mod plan;
 pub mod record;
 mod run;
 mod site;
@@ -90,6 +91,8 @@ enum Command {
     Key(key::KeyArgs),
     /// Make this host's key known to a collector
     Enroll(enroll::Args),
+    /// Send what waits for the collector
+    Deliver(deliver::Args),
     /// Say whether this host may take work, by its last record
     Status(StatusArguments),
     /// Take records in and show the fleet
@@ -235,6 +238,7 @@ impl Command {
                 enroll::rotate(&arguments, out)
             }
             Command::Enroll(arguments) => enroll::run(&arguments, out),
+            Command::Deliver(arguments) => deliver::run(&arguments, out),
             Command::Status(arguments) => status(&arguments, out),
             Command::Collector(arguments) => collector::run(&arguments, out),
             Command::Completions(arguments) => completions::run(&arguments, out),
@@ -247,12 +251,13 @@ fn status(arguments: &StatusArguments, out: &mut dyn Write) -> Result<Ending, Fa
     let opened = arguments.place.open().map_err(blamed)?;
     let selection = arguments.selection.selection();
     let around = arguments.place.around(&opened.snapshot.host, arguments.status.state.as_deref())?;
-    let reference = selection.resolve(&around, KINDS).map_err(Failure::misused)?.plan.reference;
+    let resolved = selection.resolve(&around, KINDS).map_err(Failure::misused)?;
+    let (reference, collector) = (resolved.plan.reference, resolved.collector);
     let elsewhere = arguments.place.origin() != Origin::Live;
     let (class, suite) = (reference.class.digest, reference.suite.digest);
     let live = Live::of(&opened.snapshot, class, suite, elsewhere, clock::now());
     opened.machine.close();
-    numbered(status::run(&arguments.status, &live, out))
+    numbered(status::run(&arguments.status, live, &collector, out))
 }
 
 /// A subcommand that did its work or was misused; what the system refused is ours to report as broken.

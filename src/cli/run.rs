@@ -4,13 +4,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::delivery::{self, Delivery};
+use super::delivery::{self, Delivered, Delivery};
 use super::place::{self, Place};
 use super::plan::{Resolved, Selection};
 use super::{Failure, interrupt, lock, terminal};
 use crate::check::KINDS;
 use crate::decision::Decision;
-use crate::deliver::Target;
+use crate::deliver::{self, Target};
 use crate::event::Event;
 use crate::exit::Ending;
 use crate::facts::{HostFacts, Snapshot};
@@ -21,7 +21,7 @@ use crate::ident::{Digest, printable};
 use crate::plan::Plan;
 use crate::plan::site::Collector;
 use crate::predicate::{Agent, Details, Operator};
-use crate::record::identity::{Documents, host_document};
+use crate::record::identity::{Documents, HostDocument, host_document};
 use crate::record::plain;
 use crate::record::store::{self, Store, Stored};
 use crate::report::jsonl::JsonLines;
@@ -103,6 +103,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
 
     let run_id = uuid::Uuid::now_v7().to_string();
     let mut notices = notices(&plan, &around.lacking, prepared.source.origin, &store);
+    let challenge = challenge(target.as_ref(), &store, &mut notices);
     // Before the driver is opened, which takes its patience where it hangs.
     announce(&plan, &sweep.facts, &run_id, &started_at, &mut reporter);
     tell(&notices, &mut reporter);
@@ -136,12 +137,14 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> Result<Ending, Failure
         started_at,
         boot_ids: boot_ids.into_iter().flatten().map(|id| printable(id.trim(), 40)).collect(),
         log_end,
+        challenge,
         notices,
     };
     let details = gate::account(&plan, &opening, verdict, account);
-    let stored = store.commit(details, &Documents::of(&opening)).map_err(Failure::broken)?;
+    let documents = Documents::of(&opening);
+    let stored = store.commit(details, &documents).map_err(Failure::broken)?;
     reporter.hear(&Event::RunEnded { details: Box::new(stored.details.clone()) });
-    let ending = finish(arguments, &stored, target.as_ref(), out)?;
+    let ending = finish(arguments, (&stored, &store, &documents.host), target.as_ref(), out)?;
     // The decision has been told; that its copy is missing is a failure of its own.
     let copied = arguments.record.as_deref().map_or(Ok(()), |path| stored.copy_to(path));
     copied.map(|()| ending).map_err(Failure::broken)
@@ -152,7 +155,7 @@ impl Arguments {
     /// where the command line says so, and a site file that came with it gives no key and no secret.
     fn target(&self, origin: Origin, mut site: Collector) -> Result<Option<Target>, Failure> {
         let own_site = self.selection.site.is_none();
-        if origin == Origin::Simulated && (own_site || self.delivery.collector.is_none()) {
+        if origin == Origin::Simulated && (own_site || self.delivery.collector.collector.is_none()) {
             site = Collector::default();
         }
         self.delivery.target(&site)
@@ -195,6 +198,14 @@ fn open_store(folder: &Path, origin: Origin, host: &HostFacts) -> Result<Store, 
         Origin::Overridden => Store::for_override(folder, &host_document(host)),
     }
     .map_err(Failure::broken)
+}
+
+/// The collector's nonce for what this run will sign. It is asked for before the driver is opened, so
+/// that the record is younger than it; a run goes on without one and says why.
+fn challenge(target: Option<&Target>, store: &Store, notices: &mut Vec<String>) -> Option<String> {
+    let target = target?;
+    let given = deliver::challenge(target, &store.public_key().keyid(), store.folder());
+    given.map_err(|why| notices.push(printable(&format!("no nonce for this record: {why}"), LONGEST_NOTICE))).ok()
 }
 
 /// The newest accepted record of the same kind of host, for what it says of GPUs that are gone. That
@@ -308,10 +319,11 @@ fn agent() -> Result<Agent, Failure> {
 
 fn finish(
     arguments: &Arguments,
-    stored: &Stored,
+    sender: (&Stored, &Store, &HostDocument),
     target: Option<&Target>,
     out: &mut dyn Write,
 ) -> Result<Ending, Failure> {
+    let (stored, ..) = sender;
     match arguments.format {
         Format::Text => {
             let lines =
@@ -326,12 +338,12 @@ fn finish(
     }
     let screen: Option<&mut dyn Write> = if arguments.format == Format::Text { Some(out) } else { None };
     let required = arguments.delivery.require_delivery;
-    let delivered = target.map(|target| delivery::send(stored, target, required, screen)).transpose()?;
-    let has_receipt = delivered.as_ref().map(Result::is_ok);
+    let delivered = target.map(|target| delivery::send(sender, target, required, screen)).transpose()?;
+    let has_receipt = delivered.as_ref().map(|delivered| matches!(delivered, Delivered::Receipt(_)));
     // Standard error may be closed; the exit status still says it.
     let _closed = writeln!(std::io::stderr(), "{}", summary::line(&stored.details, Some(stored.payload), has_receipt));
     match (stored.details.decision, delivered) {
-        (Decision::Accepted, Some(Err(_))) if required => Ok(Ending::Undelivered),
+        (Decision::Accepted, Some(Delivered::Not(_))) if required => Ok(Ending::Undelivered),
         (decision, _) => Ok(decision.into()),
     }
 }

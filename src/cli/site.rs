@@ -96,6 +96,10 @@ fn show(site: &Site, out: &mut dyn Write) -> std::io::Result<()> {
     writeln!(out, "collector    {}", or_dash(site.collector.url.as_ref().map(ToString::to_string)))?;
     writeln!(out, "receipt-key  {}", path(&site.collector.receipt_key))?;
     writeln!(out, "credential   {}", path(&site.collector.credential))?;
+    writeln!(out, "ca           {}", path(&site.collector.ca))?;
+    writeln!(out, "client       {}", path(&site.collector.client_certificate))?;
+    writeln!(out, "proxy        {}", or_dash(site.collector.proxy.as_ref().map(ToString::to_string)))?;
+    writeln!(out, "enroll       {}", if site.collector.first_use { "first-use" } else { "never" })?;
     writeln!(out, "state        {}", path(&site.paths.state))?;
     writeln!(out, "key          {}", path(&site.paths.key))?;
     for approved in &site.paths.approved {

@@ -112,6 +112,13 @@ pub(super) struct Rules {
     key: Option<CollectorKey>,
 }
 
+/// What a connection is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Reader,
+    Writer,
+}
+
 /// Where a store is.
 #[derive(Clone, Debug)]
 enum Place {
@@ -140,7 +147,7 @@ impl Store {
 
     fn open_at(place: Place, key: Option<CollectorKey>, settings: Settings) -> Result<Store, StoreError> {
         let lock = if settings.serves { place.lock()? } else { None };
-        let mut engine = place.connect()?;
+        let mut engine = place.connect(Use::Writer)?;
         let rules = Arc::new(prepare(engine.as_mut(), key, &settings)?);
         let writer = Writer::start(place.clone(), engine, rules.clone());
         let readers = Readers::new(place.clone());
@@ -192,6 +199,13 @@ impl Store {
     }
 }
 
+impl StoreError {
+    /// Whether the database cannot be reached, and not only what was asked of it wrong.
+    fn is_gone(&self) -> bool {
+        matches!(self, StoreError::Engine(error) if error.is_gone())
+    }
+}
+
 impl Refusal {
     /// The store cannot do it now. Why, is for the log and not for the sender.
     pub(super) fn busy(error: &StoreError) -> Refusal {
@@ -209,9 +223,9 @@ impl Place {
         }
     }
 
-    fn connect(&self) -> Result<Box<dyn Engine>, EngineError> {
+    fn connect(&self, purpose: Use) -> Result<Box<dyn Engine>, EngineError> {
         match self {
-            Place::File(path) => Ok(Box::new(sqlite::Sqlite::open(path)?)),
+            Place::File(path) => Ok(Box::new(sqlite::Sqlite::open(path, purpose)?)),
             Place::Server(server) => Ok(Box::new(postgres::Postgres::connect(server)?)),
         }
     }

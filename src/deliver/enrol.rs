@@ -17,7 +17,7 @@ use crate::record::store::rotation::{About, own_enrolment};
 use crate::record::store::{self, StoreError};
 use crate::record::tpm::{self, TpmKey};
 use crate::record::{HostDocument, HostKey, Store, keyfile, plain};
-use crate::wire::{self, Answer, Post};
+use crate::wire::{Answer, Method};
 
 /// For each exchange.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -45,8 +45,14 @@ pub enum Evidence {
 pub enum NotEnrolled {
     #[error("{collector} did not answer: {why}")]
     NoAnswer { collector: String, why: String },
-    #[error("{collector} answered {status}, {meaning}")]
-    Refused { collector: String, status: u16, meaning: &'static str },
+    #[error("{collector} answered {status}, {meaning}{detail}")]
+    Refused {
+        collector: String,
+        status: u16,
+        meaning: &'static str,
+        /// What the collector says of it, after a colon; or nothing.
+        detail: String,
+    },
     #[error("{collector} answered with something else than was asked for")]
     Garbled { collector: String },
     #[error("the enrolment cannot be signed")]
@@ -175,19 +181,16 @@ fn send(target: &Target, request: &Request) -> Result<Answer, NotEnrolled> {
 
 /// The answer, if it is a success.
 fn ask(target: &Target, path: &str, body: String) -> Result<Answer, NotEnrolled> {
-    let post = Post {
-        address: target.address.clone(),
-        path: path.to_owned(),
-        headers: vec![("content-type".to_owned(), "application/json".to_owned())],
-        token: target.token.clone(),
-        body,
-        patience: PATIENCE,
-    };
+    let headers = [("content-type", "application/json")];
     let collector = target.address.authority();
-    match wire::post(&post) {
+    match target.ask((Method::Post, path), &headers, Some(body), PATIENCE) {
         Err(why) => Err(NotEnrolled::NoAnswer { collector, why }),
         Ok(answer) if (200..300).contains(&answer.status) => Ok(answer),
-        Ok(Answer { status, .. }) => Err(NotEnrolled::Refused { collector, status, meaning: meaning(status) }),
+        Ok(Answer { status, problem, .. }) => {
+            let detail = problem.map(|problem| problem.detail).filter(|detail| !detail.is_empty());
+            let detail = detail.map(|detail| format!(": {detail}")).unwrap_or_default();
+            Err(NotEnrolled::Refused { collector, status, meaning: meaning(status), detail })
+        }
     }
 }
 

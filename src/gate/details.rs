@@ -21,6 +21,8 @@ pub struct Account {
     pub boot_ids: Vec<String>,
     /// Number of the kernel log's last record that the run saw.
     pub log_end: Option<u64>,
+    /// The collector's nonce; none becomes `none`.
+    pub challenge: Option<String>,
     pub notices: Vec<String>,
 }
 
@@ -42,7 +44,7 @@ pub fn account(plan: &Plan, opening: &Snapshot, verdict: Verdict, account: Accou
         plan: plan.reference.clone(),
         seq: 0,
         prev: None,
-        challenge: "none".to_owned(),
+        challenge: account.challenge.unwrap_or_else(|| "none".to_owned()),
         boot_ids: account.boot_ids,
         clock: Clock {
             synchronised: opening.host.clock.synchronised.value().copied(),

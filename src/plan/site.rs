@@ -13,7 +13,7 @@ use crate::check::Kind;
 use crate::decision::Stage;
 use crate::ident::{BusId, Digest, FindingCode, StepId, printable};
 use crate::predicate::Waiver;
-use crate::wire::Address;
+use crate::wire::{Address, Proxy};
 
 use super::class;
 use super::document::{Document, Problems, nearest};
@@ -62,6 +62,15 @@ pub struct Collector {
     pub receipt_key: Option<PathBuf>,
     /// A file that only its owner can read (0600), with what the collector asks for.
     pub credential: Option<PathBuf>,
+    /// Certificates of the authority that signed the collector's; with it no other is trusted.
+    pub ca: Option<PathBuf>,
+    /// What this host shows in TLS, and the key of it (0600). Both or none.
+    pub client_certificate: Option<PathBuf>,
+    pub client_key: Option<PathBuf>,
+    /// The way to the collector; without it the caller's `HTTPS_PROXY`.
+    pub proxy: Option<Proxy>,
+    /// Whether a key that the collector does not know is introduced to it on the way.
+    pub first_use: bool,
 }
 
 /// Paths by purpose.
@@ -99,8 +108,7 @@ pub struct SiteWaiver {
 ///
 /// Everything that is wrong with it.
 pub fn load(document: &Document, suite: &Suite, kinds: &[Kind]) -> Result<Site, Problems> {
-    let keys = ["format", "class", "stage", "expect", "collector", "paths", "override", "waiver", "slots"];
-    section::read(document, &keys, |file| {
+    section::read(document, &KEYS, |file| {
         let class: Option<At<String>> = file.get("class");
         if let Some(class) = &class
             && !class::BUILTIN.iter().any(|(stem, _)| *stem == class.value)
@@ -125,6 +133,18 @@ pub fn load(document: &Document, suite: &Suite, kinds: &[Kind]) -> Result<Site, 
     })
 }
 
+/// What a site file says of its collector, whatever the suite is that the rest of it is for.
+///
+/// # Errors
+///
+/// Everything that is wrong with that part.
+pub fn load_collector(document: &Document) -> Result<Collector, Problems> {
+    let read = |file: &Section<'_>| file.section("collector").map(|table| collector(&table)).unwrap_or_default();
+    section::read(document, &KEYS, |file| Some(read(file)))
+}
+
+const KEYS: [&str; 9] = ["format", "class", "stage", "expect", "collector", "paths", "override", "waiver", "slots"];
+
 fn expect(table: &Section<'_>) -> Expect {
     table.only(&["gpu-count", "hostname"]);
     let hostname = table.get::<String>("hostname");
@@ -135,10 +155,47 @@ fn expect(table: &Section<'_>) -> Expect {
 }
 
 fn collector(table: &Section<'_>) -> Collector {
-    table.only(&["url", "receipt-key", "credential"]);
+    table.only(&["url", "receipt-key", "credential", "ca", "client-certificate", "client-key", "proxy", "enroll"]);
     table.require("url");
-    let url = table.get::<Address>("url").map(|url| url.value);
-    Collector { url, receipt_key: path(table, "receipt-key"), credential: path(table, "credential") }
+    let (client_certificate, client_key) = (path(table, "client-certificate"), path(table, "client-key"));
+    if client_certificate.is_some() != client_key.is_some() {
+        table.note(table.line, "`client-certificate` and `client-key` go together: write both or neither");
+    }
+    let proxy = table.get::<Proxy>("proxy");
+    if let Some(proxy) = proxy.as_ref().filter(|proxy| proxy.value.has_password()) {
+        table.note(
+            proxy.line,
+            "`proxy` holds a password, which does not belong here; set HTTPS_PROXY where nodegate starts",
+        );
+    }
+    Collector {
+        url: table.get::<Address>("url").map(|url| url.value),
+        receipt_key: path(table, "receipt-key"),
+        credential: path(table, "credential"),
+        ca: path(table, "ca"),
+        client_certificate,
+        client_key,
+        proxy: proxy.map(|proxy| proxy.value),
+        first_use: table
+            .choice("enroll", &[Enroll::FirstUse, Enroll::Never])
+            .is_some_and(|at| at.value == Enroll::FirstUse),
+    }
+}
+
+/// What `enroll` can be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Enroll {
+    FirstUse,
+    Never,
+}
+
+impl std::fmt::Display for Enroll {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Enroll::FirstUse => "first-use",
+            Enroll::Never => "never",
+        })
+    }
 }
 
 fn paths(table: &Section<'_>) -> Paths {
@@ -361,6 +418,35 @@ until = 2031-12-31
             assert!(problems.contains(text), "{text} is not in:\n{problems}");
         }
         assert!(!problems.contains("hunter2"), "a misplaced secret must not be shown");
+    }
+
+    #[test]
+    fn a_collector_is_read_with_all_that_leads_to_it() {
+        let more = r#"credential = "/etc/nodegate/collector.token"
+ca = "/etc/nodegate/fleet-ca.pem"
+client-certificate = "/etc/nodegate/client.pem"
+client-key = "/etc/nodegate/client.key"
+proxy = "http://proxy.example:3128"
+enroll = "first-use"
+"#;
+        let text = SITE.replace("credential = \"/etc/nodegate/collector.token\"\n", more);
+        let collector = read(&text).unwrap().collector;
+        assert!(collector.first_use && collector.ca.is_some() && collector.client_key.is_some());
+        assert_eq!(collector.proxy.unwrap().to_string(), "http://proxy.example:3128");
+        // A delivery reads this part alone, whatever steps the rest is about.
+        let other = text.replace("step = \"power\"", "step = \"step-of-another-suite\"");
+        let document = Document::new("site.toml", other.as_bytes()).unwrap();
+        assert!(load_collector(&document).unwrap().first_use);
+        for (from, to, says) in [
+            ("client-key = \"/etc/nodegate/client.key\"\n", "", "write both or neither"),
+            ("http://proxy", "http://me:hunter2@proxy", "set HTTPS_PROXY"),
+            ("http://proxy", "socks5://proxy", "plain HTTP"),
+            ("\"first-use\"", "\"first\"", "did you mean `first-use`?"),
+            ("\"/etc/nodegate/fleet-ca.pem\"", "\"hunter2\"", "absolute path"),
+        ] {
+            let problems = read(&text.replace(from, to)).unwrap_err().to_string();
+            assert!(problems.contains(says) && !problems.contains("hunter2"), "{says}: {problems}");
+        }
     }
 
     #[test]

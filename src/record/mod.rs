@@ -34,5 +34,6 @@ pub use outside::{OutsideKey, SignError};
 pub use public_key::PublicKey;
 pub use receipt::Receipt;
 pub use statement::{Statement, Unsigned};
+pub use store::spool::{Parcel, Spool};
 pub use store::{Store, StoreError, Stored};
 pub use verify::{Verified, VerifyError, verify};

@@ -67,12 +67,24 @@ pub enum ReceiptError {
     OtherRun { found: String },
 }
 
+impl ReceiptError {
+    /// Whether it may be a receipt by a key that we have not heard of.
+    pub fn is_by_an_unknown_key(&self) -> bool {
+        matches!(self, ReceiptError::Unverified(VerifyError::UnknownSigner { .. }))
+    }
+}
+
 /// The receipt in these bytes, if this key signed it for this payload of this run.
 pub fn verify(bytes: &[u8], key: &PublicKey, payload: Digest, run_id: &str) -> Result<Receipt, ReceiptError> {
+    verify_any(bytes, std::slice::from_ref(key), payload, run_id)
+}
+
+/// The same, if any of these keys signed it (`record::receipt_keys`).
+pub fn verify_any(bytes: &[u8], keys: &[PublicKey], payload: Digest, run_id: &str) -> Result<Receipt, ReceiptError> {
     if bytes.len() > MAXIMUM_BYTES {
         return Err(ReceiptError::TooLarge { bytes: bytes.len() });
     }
-    let (signed, _) = verify_payload(bytes, PAYLOAD_TYPE, std::slice::from_ref(key))?;
+    let (signed, _) = verify_payload(bytes, PAYLOAD_TYPE, keys)?;
     let not_a_receipt = |error: serde_json::Error| ReceiptError::NotAReceipt(printable(&error.to_string(), 200));
     let receipt: Receipt = strict::parse(&signed).and_then(serde_json::from_value).map_err(not_a_receipt)?;
     if receipt.payload != payload {

@@ -3,13 +3,14 @@
 //! The newest word counts. A rejection or a full undecided run ends the search; a record that
 //! is only less than what is asked for (another level, a partial run) lets an older one speak.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
 
 use super::identity::{NodeDocument, Strength};
+use super::receipt::Receipt;
 use super::verify::Verified;
 use crate::decision::{Decision, Level, Stage};
 use crate::facts::host::{KernelLog, LogKind};
@@ -33,6 +34,8 @@ pub struct Wanted {
     pub level: Level,
     /// None: a record of any age.
     pub max_age: Option<Duration>,
+    /// Only one that the collector holds, and that counts there.
+    pub receipt: bool,
 }
 
 /// The host as it is now, and what would be run on it.
@@ -47,6 +50,8 @@ pub struct Live {
     pub events: Events,
     /// Whether this is not the live machine by its own ways (`--root`, `--nvml`, a recording).
     pub elsewhere: bool,
+    /// The collector's verified receipts, by the digest of the record's payload.
+    pub receipts: BTreeMap<Digest, Receipt>,
     pub now: Timestamp,
 }
 
@@ -77,6 +82,8 @@ pub struct Standing {
     pub stage: Stage,
     pub level: Level,
     pub finished_at: String,
+    /// What the collector signed for it, where that is known.
+    pub receipt: Option<Receipt>,
 }
 
 /// Why a host does not stand accepted.
@@ -97,6 +104,7 @@ impl Live {
             boot_id: snapshot.host.kernel.boot_id.value().cloned(),
             events: events(&snapshot.host, now),
             elsewhere,
+            receipts: BTreeMap::new(),
             now,
         }
     }
@@ -149,7 +157,7 @@ pub fn judge(records: &[Verified], head: u64, live: &Live, wanted: &Wanted) -> R
         } else {
             let against = against(record, live, wanted);
             if against.is_empty() && reasons.iter().all(Reason::lets_an_older_record_speak) {
-                return Ok(Standing::of(record));
+                return Ok(Standing::of(record, live.receipts.get(&record.payload)));
             }
             reasons.extend(against);
         }
@@ -185,10 +193,16 @@ fn against(record: &Verified, live: &Live, wanted: &Wanted) -> Vec<Reason> {
     );
     unless(details.plan.class.digest == live.class, Reason::OtherClass { run_id: run_id() });
     unless(details.plan.suite.digest == live.suite, Reason::OtherSuite { run_id: run_id() });
+    let receipt = live.receipts.get(&record.payload);
+    if wanted.receipt {
+        reasons.extend(receipt_reason(details.run_id.clone(), receipt));
+    }
     reasons.extend(ended_waivers(details, live.now));
     match details.finished_at.parse::<Timestamp>() {
         Ok(finished) => {
-            reasons.extend(age_reason(details.run_id.clone(), finished, live.now, wanted));
+            // A clock that was ahead makes a record younger than its receipt; the older of the two counts.
+            let known_since = receipt.map_or(finished, |receipt| finished.min(receipt.received_at));
+            reasons.extend(age_reason(details.run_id.clone(), known_since, live.now, wanted));
             let same_boot = live.boot_id.is_some() && live.boot_id.as_ref() == details.boot_ids.last();
             reasons.extend(event_reasons(&live.events, same_boot.then_some((finished, details.clock.log_end))));
         }
@@ -206,6 +220,13 @@ fn identity_reasons(node: &NodeDocument) -> Vec<Reason> {
         reasons.push(Reason::GpuUnnamed);
     }
     reasons
+}
+
+/// What the collector has against a record, or that it is not known to have it.
+fn receipt_reason(run_id: String, receipt: Option<&Receipt>) -> Option<Reason> {
+    let Some(receipt) = receipt else { return Some(Reason::NoReceipt { run_id }) };
+    let flags = receipt.flags.clone();
+    (!flags.is_empty()).then_some(Reason::Flagged { run_id, flags })
 }
 
 fn age_reason(run_id: String, finished: Timestamp, now: Timestamp, wanted: &Wanted) -> Option<Reason> {
@@ -288,7 +309,7 @@ fn boot_time(now: Timestamp, uptime: f64) -> Option<Timestamp> {
 }
 
 impl Standing {
-    fn of(record: &Verified) -> Standing {
+    fn of(record: &Verified, receipt: Option<&Receipt>) -> Standing {
         let details = &record.details;
         Standing {
             run_id: details.run_id.clone(),
@@ -296,6 +317,7 @@ impl Standing {
             stage: details.stage,
             level: details.level,
             finished_at: details.finished_at.clone(),
+            receipt: receipt.cloned(),
         }
     }
 }

@@ -7,13 +7,14 @@
 //! records/RUN.sigstore.json       the same as a Sigstore bundle
 //! records/RUN.{host,node}.json    the documents that its subjects are the digests of
 //! records/RUN.receipt.json        the collector's signed receipt, once there is one
+//! spool/  dead/                    what waits for the collector, and what it refused (`spool`)
 //! simulated/records/…             runs on recordings, each with its throw-away RUN.pub
 //! foreign-DIGEST/                 what belonged to another machine (a cloned image)
 //! ```
 //!
 //! A commit first notes the run in `state.json`, then writes the record (its rename is the
-//! moment from which it counts), then moves the head. A run that is killed between leaves
-//! enough to finish or undo it.
+//! moment from which it counts), then puts it into the spool, then moves the head. A run that
+//! is killed between leaves enough to finish or undo it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,7 @@ use crate::predicate::Details;
 mod folder;
 pub mod rotation;
 mod shelf;
+pub mod spool;
 mod state;
 
 pub use folder::{default_folder, folder_for};
@@ -172,6 +174,10 @@ impl Store {
         let _lock = folder::lock(folder)?;
         folder::sweep([folder, &records])?;
         let (key, notices) = state::claim(folder, host, &new.into())?;
+        if let Err(error) = spool::take_up(folder) {
+            // Who delivers from here is told; a run does not depend on it.
+            tracing::warn!(%error, "not everything that waits is in the spool");
+        }
         Ok(Store { folder: folder.to_owned(), signing: Signing::Host(key), host: Some(host.digest()), notices })
     }
 
@@ -224,6 +230,7 @@ impl Store {
                 let published = self.publish(&stored, documents, None);
                 if published.is_ok() {
                     (state.seq, state.prev) = (stored.details.seq, Some(stored.payload));
+                    self.spool(&stored);
                 }
                 state.intent = None;
                 // Where this fails, the next opening finds the intent and the record, and goes on.
@@ -231,6 +238,14 @@ impl Store {
             }
         }?;
         Ok(stored)
+    }
+
+    /// The record is whole and signed: that the spool does not take it now must not undo it. Who
+    /// opens or delivers from the folder next takes it up.
+    fn spool(&self, stored: &Stored) {
+        if let Err(error) = spool::add(&self.folder, &stored.details.run_id) {
+            tracing::warn!(%error, run = stored.details.run_id, "not in the spool yet");
+        }
     }
 
     /// The head of the chain as it is now; another run may have moved it. A throw-away key has

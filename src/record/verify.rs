@@ -96,19 +96,31 @@ impl Opened {
     pub fn verify(&self, keys: &[PublicKey]) -> Result<Verified, VerifyError> {
         let payload = decode("payload", &self.0.payload)?;
         let key = signer(&self.0, &payload, keys)?;
-        let statement = read_statement(&payload)?;
-        let subject = |name: &str| {
-            let digest = statement.subject_digest(name);
-            digest.ok_or_else(|| VerifyError::NotARecord(format!("no subject `{name}` with a sha256 digest")))
-        };
-        Ok(Verified {
-            keyid: key.keyid(),
-            payload: Digest::of(&payload),
-            host: subject("host.json")?,
-            node: subject("node.json")?,
-            details: statement.predicate.nodegate,
-        })
+        understood(&payload, key.keyid())
     }
+}
+
+fn understood(payload: &[u8], keyid: String) -> Result<Verified, VerifyError> {
+    let statement = read_statement(payload)?;
+    let subject = |name: &str| {
+        let digest = statement.subject_digest(name);
+        digest.ok_or_else(|| VerifyError::NotARecord(format!("no subject `{name}` with a sha256 digest")))
+    };
+    Ok(Verified {
+        keyid,
+        payload: Digest::of(payload),
+        host: subject("host.json")?,
+        node: subject("node.json")?,
+        details: statement.predicate.nodegate,
+    })
+}
+
+/// What an envelope says of itself, by whomever it is signed: for who carries a record and does not
+/// judge it. `keyid` is the envelope's claim.
+pub(super) fn read_unverified(bytes: &[u8]) -> Result<Verified, VerifyError> {
+    let envelope = read_envelope(bytes, dsse::PAYLOAD_TYPE)?;
+    let keyid = envelope.signatures.first().map_or_else(String::new, |signature| printable(&signature.keyid, 80));
+    understood(&decode("payload", &envelope.payload)?, keyid)
 }
 
 /// The payload of an envelope of exactly this type, and the key of these that signed it. What

@@ -41,6 +41,11 @@ impl Address {
         self.0.scheme() == "http"
     }
 
+    /// Whether it is this machine's own, where no proxy has any business.
+    pub fn is_here(&self) -> bool {
+        self.0.host_str().is_some_and(is_loopback)
+    }
+
     /// Whether a secret for one may go to the other: scheme, host and port are the same.
     pub fn has_origin_of(&self, other: &Address) -> bool {
         self.0.origin() == other.0.origin()
@@ -53,6 +58,11 @@ impl Address {
     }
 }
 
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse().is_ok_and(|host: std::net::IpAddr| host.is_loopback())
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -61,8 +71,7 @@ impl FromStr for Address {
         let Some(host) = url.host_str().filter(|_| printable(text, usize::MAX) == text) else {
             return Err(AddressError::Scheme);
         };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let is_here = host == "localhost" || host.parse().is_ok_and(|host: std::net::IpAddr| host.is_loopback());
+        let is_here = is_loopback(host);
         match url.scheme() {
             _ if !url.username().is_empty() || url.password().is_some() => Err(AddressError::Password),
             _ if url.query().is_some() || url.fragment().is_some() => Err(AddressError::Query),

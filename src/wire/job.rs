@@ -1,41 +1,92 @@
 //! The child's side: one request over HTTP/1.1 with a deadline over all of it.
 
 use std::error::Error;
+use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::redirect::Policy;
-use reqwest::{Client, Response};
+use reqwest::{Certificate, Client, Response};
 use tokio::runtime::Builder;
 
-use super::{Address, Answer, MAXIMUM_ANSWER, Post};
+use super::answer::{Problem, retry_after};
+use super::{Address, Answer, Exchange, MAXIMUM_ANSWER, Method, Transport};
 use crate::ident::printable;
 
-/// The job `post`.
-pub fn serve_post_job(post: Post) -> Result<Answer, String> {
+/// What is read of a refusal, bytes: a code and a sentence.
+const MAXIMUM_PROBLEM: usize = 16 * 1024;
+/// A body is worth compressing from this size on, bytes; below it one packet carries it either way.
+const WORTH_COMPRESSING: usize = 1024;
+
+/// The job `exchange`.
+pub fn serve_exchange_job(exchange: Exchange) -> Result<Answer, String> {
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| one_line(&error))?;
     let answer = runtime.block_on(async {
-        match tokio::time::timeout(post.patience, send(&post)).await {
+        match tokio::time::timeout(exchange.patience, send(&exchange)).await {
             Ok(answer) => answer,
-            Err(_) => Err(format!("no answer within {:.0} s", post.patience.as_secs_f64())),
+            Err(_) => Err(format!("no answer within {:.0} s", exchange.patience.as_secs_f64())),
         }
     });
     // A resolver that hangs sits in a thread of its own, which nobody waits for.
     runtime.shutdown_background();
-    answer
+    let proxy = exchange.transport.proxy.as_ref();
+    answer.map_err(|why| proxy.map_or(why.clone(), |proxy| proxy.redact(&why)))
 }
 
-async fn send(post: &Post) -> Result<Answer, String> {
-    let client = client(&post.address).map_err(|error| one_line(&error))?;
-    let request = client.post(post.address.join(&post.path)).headers(headers(post)?).body(post.body.clone());
+/// Whether certificates and key can be used at all.
+pub(super) fn check(transport: &Transport) -> Result<(), &'static str> {
+    if let Some(authority) = &transport.authority {
+        let found = Certificate::from_pem_bundle(authority.as_bytes());
+        if !found.is_ok_and(|certificates| !certificates.is_empty()) {
+            return Err("no certificate of an authority in it (PEM, BEGIN CERTIFICATE)");
+        }
+        if Client::builder().tls_certs_only(certificates(authority)).no_proxy().build().is_err() {
+            return Err("its certificate cannot be used as an authority's");
+        }
+    }
+    match identity(transport) {
+        Some(Err(_)) => Err("no client certificate (PEM, BEGIN CERTIFICATE) with its private key"),
+        Some(Ok(identity)) => {
+            let client = Client::builder().tls_certs_only([]).no_proxy().identity(identity).build();
+            client.map(drop).map_err(|_| "the client certificate and its private key do not fit each other")
+        }
+        None => Ok(()),
+    }
+}
+
+async fn send(exchange: &Exchange) -> Result<Answer, String> {
+    let client = client(&exchange.address, &exchange.transport).map_err(|error| one_line(&error))?;
+    let url = exchange.address.join(&exchange.path);
+    let mut request = match exchange.method {
+        Method::Get => client.get(url),
+        Method::Post => client.post(url),
+    };
+    request = request.headers(headers(exchange)?);
+    if let Some(body) = &exchange.body {
+        request = match compressed(body) {
+            Some(smaller) => request.header(CONTENT_ENCODING, "gzip").body(smaller),
+            None => request.body(body.clone()),
+        };
+    }
     let mut response = request.send().await.map_err(|error| one_line(&error.without_url()))?;
     let status = response.status();
-    let body = if status.is_success() { body(&mut response).await? } else { String::new() };
-    Ok(Answer { status: status.as_u16(), body })
+    let header = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
+    let wait = header(RETRY_AFTER).and_then(|value| retry_after(value, jiff::Timestamp::now()));
+    let mut answer = Answer { status: status.as_u16(), body: String::new(), retry_after: wait, problem: None };
+    if status.is_success() {
+        answer.body = body(&mut response).await?;
+    } else if status.is_client_error() || status.is_server_error() {
+        // The status is the answer; that its words do not come through changes nothing about it.
+        let bytes = bytes(&mut response, MAXIMUM_PROBLEM).await.unwrap_or_default();
+        answer.problem = Problem::read(&bytes, exchange.token.as_ref());
+    }
+    Ok(answer)
 }
 
-fn client(address: &Address) -> Result<Client, reqwest::Error> {
-    let builder = Client::builder()
+fn client(address: &Address, transport: &Transport) -> Result<Client, reqwest::Error> {
+    let mut builder = Client::builder()
         .no_proxy()
         .redirect(Policy::none())
         .user_agent(concat!("nodegate/", env!("CARGO_PKG_VERSION")))
@@ -43,20 +94,38 @@ fn client(address: &Address) -> Result<Client, reqwest::Error> {
         .resolve_to_addrs("localhost", &[(Ipv4Addr::LOCALHOST, 0).into(), SocketAddr::from((Ipv6Addr::LOCALHOST, 0))]);
     if address.is_plain() {
         // Nothing is verified in plain HTTP, and a bare image has no certificates to load.
-        builder.tls_certs_only([]).build()
-    } else {
-        builder.https_only(true).build()
+        return builder.tls_certs_only([]).build();
     }
+    if let Some(authority) = &transport.authority {
+        builder = builder.tls_certs_only(certificates(authority));
+    }
+    if let Some(identity) = identity(transport) {
+        builder = builder.identity(identity?);
+    }
+    if let Some(proxy) = transport.proxy.as_ref().filter(|_| !address.is_here()) {
+        builder = builder.proxy(proxy.for_client()?);
+    }
+    builder.https_only(true).build()
 }
 
-fn headers(post: &Post) -> Result<HeaderMap, String> {
+fn certificates(pem: &str) -> Vec<Certificate> {
+    Certificate::from_pem_bundle(pem.as_bytes()).unwrap_or_default()
+}
+
+fn identity(transport: &Transport) -> Option<Result<reqwest::Identity, reqwest::Error>> {
+    let identity = transport.identity.as_ref()?;
+    let pem = format!("{}\n{}", identity.certificate, identity.key.reveal());
+    Some(reqwest::Identity::from_pem(pem.as_bytes()))
+}
+
+fn headers(exchange: &Exchange) -> Result<HeaderMap, String> {
     let mut headers = HeaderMap::new();
-    for (name, value) in &post.headers {
+    for (name, value) in &exchange.headers {
         let wrong = |_| format!("header {} cannot be sent", printable(name, 60));
         let header = HeaderName::from_bytes(name.as_bytes()).map_err(|_| wrong(()))?;
         headers.insert(header, HeaderValue::from_str(value).map_err(|_| wrong(()))?);
     }
-    if let Some(token) = &post.token {
+    if let Some(token) = &exchange.token {
         // The error would show what it is about.
         let mut value = HeaderValue::from_str(&format!("Bearer {}", token.reveal()))
             .map_err(|_| "the credential cannot be sent in a header".to_owned())?;
@@ -66,15 +135,30 @@ fn headers(post: &Post) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
+/// The body in gzip, where that is smaller.
+fn compressed(body: &str) -> Option<Vec<u8>> {
+    if body.len() < WORTH_COMPRESSING {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(body.as_bytes()).ok()?;
+    encoder.finish().ok().filter(|smaller| smaller.len() < body.len())
+}
+
 async fn body(response: &mut Response) -> Result<String, String> {
+    let bytes = bytes(response, MAXIMUM_ANSWER).await?;
+    String::from_utf8(bytes).map_err(|_| "an answer that is not text".to_owned())
+}
+
+async fn bytes(response: &mut Response, limit: usize) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| one_line(&error.without_url()))? {
-        if bytes.len() + chunk.len() > MAXIMUM_ANSWER {
-            return Err(format!("an answer of more than {} KiB", MAXIMUM_ANSWER / 1024));
+        if bytes.len() + chunk.len() > limit {
+            return Err(format!("an answer of more than {} KiB", limit / 1024));
         }
         bytes.extend_from_slice(&chunk);
     }
-    String::from_utf8(bytes).map_err(|_| "an answer that is not text".to_owned())
+    Ok(bytes)
 }
 
 /// The last cause of an error says what happened: `Connection refused`, `UnknownIssuer`.
@@ -84,4 +168,23 @@ fn one_line(error: &dyn Error) -> String {
         last = cause;
     }
     printable(&last.to_string(), 200)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_compressed_where_it_pays_and_is_the_same_behind() {
+        assert_eq!(compressed("{}"), None);
+        let body = "{\"payload\":\"abc\"}".repeat(200);
+        let smaller = compressed(&body).unwrap();
+        assert!(smaller.len() * 4 < body.len());
+        let mut again = String::new();
+        std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&smaller[..]), &mut again).unwrap();
+        assert_eq!(again, body);
+        let noise: String =
+            (0..600_u32).map(|n| char::from(33 + (n.wrapping_mul(2_654_435_761) >> 25) as u8 % 94)).collect();
+        assert_eq!(compressed(&noise), None);
+    }
 }

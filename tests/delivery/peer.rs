@@ -1,4 +1,5 @@
 //! A collector as a script: what it hears, and one way to answer.
+#![allow(dead_code, reason = "each test file uses its part")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,6 +28,14 @@ impl Request {
         self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
+    pub fn is_a_record(&self) -> bool {
+        self.line.starts_with("POST /v1/records ")
+    }
+
+    pub fn run_id(&self) -> String {
+        self.header("idempotency-key").unwrap().to_owned()
+    }
+
     /// SHA-256 of the record's payload.
     pub fn payload(&self) -> Digest {
         let envelope: Envelope = serde_json::from_slice(&self.body).unwrap();
@@ -41,7 +50,16 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// Answers records so. Whatever else is asked for is not there, so that a run finds no nonce.
     pub fn new(answer: impl Fn(&Request, &mut TcpStream) + Send + 'static) -> Peer {
+        Peer::answering_all(move |request, stream| match request.is_a_record() {
+            true => answer(request, stream),
+            false => respond(stream, "404 Not Found", "", b""),
+        })
+    }
+
+    /// Answers whatever is asked for.
+    pub fn answering_all(answer: impl Fn(&Request, &mut TcpStream) + Send + 'static) -> Peer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let heard = Arc::new(Mutex::new(Vec::new()));
@@ -50,7 +68,7 @@ impl Peer {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream = stream.unwrap();
-                let Some(request) = read(&stream) else { continue };
+                let Some(request) = read(&mut stream) else { continue };
                 hears.lock().unwrap().push(request.clone());
                 answer(&request, &mut stream);
             }
@@ -63,7 +81,12 @@ impl Peer {
         Peer::new(move |request, stream| respond(stream, status, "", &body(request)))
     }
 
+    /// The records that came.
     pub fn heard(&self) -> Vec<Request> {
+        self.heard_at_all().into_iter().filter(Request::is_a_record).collect()
+    }
+
+    pub fn heard_at_all(&self) -> Vec<Request> {
         self.heard.lock().unwrap().clone()
     }
 }
@@ -85,7 +108,8 @@ pub fn trickle(stream: &mut TcpStream, bytes: &[u8]) {
     }
 }
 
-fn read(stream: &TcpStream) -> Option<Request> {
+/// A request as it comes over any stream; none where the other side is gone.
+pub fn read(stream: impl Read) -> Option<Request> {
     let mut reader = BufReader::new(stream);
     let mut line = String::new();
     reader.read_line(&mut line).ok().filter(|length| *length > 0)?;
@@ -97,9 +121,15 @@ fn read(stream: &TcpStream) -> Option<Request> {
         headers.push((name.to_lowercase(), value.to_owned()));
     }
     let mut request = Request { line: line.trim_end().to_owned(), headers, body: Vec::new() };
-    let length = request.header("content-length")?.parse().ok()?;
-    request.body = vec![0; length];
-    reader.read_exact(&mut request.body).ok()?;
+    let length = request.header("content-length").map_or(Some(0), |length| length.parse().ok())?;
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    if request.header("content-encoding") == Some("gzip") {
+        let mut whole = Vec::new();
+        flate2::read::GzDecoder::new(&body[..]).read_to_end(&mut whole).ok()?;
+        body = whole;
+    }
+    request.body = body;
     Some(request)
 }
 

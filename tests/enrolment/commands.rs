@@ -216,11 +216,12 @@ fn a_rotation_that_was_killed_after_the_collectors_answer_is_finished_by_the_nex
 
 #[test]
 fn the_sites_collector_and_its_credential_are_used_and_a_missing_one_is_said() {
-    let (collector, agent) = (Collector::start(&[]), Agent::new());
+    let (state, agent) = (std::sync::Arc::new(tempfile::tempdir().unwrap()), Agent::new());
     let mut new = nodegate();
-    new.args(["collector", "token", "new", "--role", "writer", "--name", "agents", "--state"]);
-    let (status, token, error) = told(&new.arg(collector.state.path()).output().unwrap());
+    new.args(["collector", "token", "new", "--role", "writer", "--name", "agents", "--state"]).arg(state.path());
+    let (status, token, error) = told(&new.output().unwrap());
     assert_eq!(status, 0, "{error}");
+    let collector = Collector::again(state, &["--open-reading", "--behind-proxy"]);
     let credential = agent.write("token", token.lines().next().unwrap().trim());
     let url = format!("http://{}", collector.address());
     let site =
@@ -236,8 +237,7 @@ fn the_sites_collector_and_its_credential_are_used_and_a_missing_one_is_said() {
 #[test]
 fn a_delivery_introduces_the_hosts_key_by_its_last_record_and_a_recording_its_throw_away_key() {
     let collector = Collector::start(&["--open-writing", "--accept-simulated"]);
-    let target =
-        Target { address: format!("http://{}", collector.address()).parse().unwrap(), receipt_key: None, token: None };
+    let target = Target::at(format!("http://{}", collector.address()).parse().unwrap());
     let (documents, folder) = (sample::documents(), tempfile::tempdir().unwrap());
     let store = Store::for_host(folder.path(), &documents.host).unwrap();
     assert!(matches!(enrol::first_use(folder.path(), &target), Err(enrol::NotEnrolled::NoRecord)));

@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use nodegate::cli::key::{KeyCommand, KeyFormat, KeyType, Kind, NewArgs, ShowArgs};
+use nodegate::cli::plan::Format;
 use nodegate::cli::record::{ListArgs, RecordArgs, RecordCommand, RecordFormat, ShowArgs as ShowRecordArgs};
 use nodegate::cli::status::{Required, StatusArgs};
 use nodegate::cli::verify::VerifyArgs;
 use nodegate::cli::{key, record, status, verify};
 use nodegate::decision::{Decision, Level, Stage};
+use nodegate::plan::site::Collector;
 use nodegate::predicate::Details;
 use nodegate::record::status::{Events, Live};
 use nodegate::record::{Store, Stored};
@@ -137,10 +139,14 @@ fn status_ends_with_0_1_or_2_and_gives_the_reasons() {
         boot_id: Some(sample::BOOT.to_owned()),
         events: Events::Seen(Vec::new()),
         elsewhere: false,
+        receipts: Default::default(),
         now: "2026-11-30T22:00:00Z".parse().unwrap(),
     };
     let status = |stage| {
         let args = StatusArgs {
+            require_receipt: false,
+            receipt_key: None,
+            format: Format::Text,
             require: Required::Accepted,
             stage,
             level: Level::Quick,
@@ -148,7 +154,7 @@ fn status_ends_with_0_1_or_2_and_gives_the_reasons() {
             state: Some(folder.path().to_owned()),
         };
         let mut out = Vec::new();
-        let exit = status::run(&args, &live, &mut out).unwrap();
+        let exit = status::run(&args, live.clone(), &Collector::default(), &mut out).unwrap();
         (exit, String::from_utf8(out).unwrap())
     };
     let (exit, printed) = status(Stage::Rack);

@@ -6,13 +6,14 @@ use nodegate::decision::{Decision, Level, Stage};
 use nodegate::facts::host::{LogEntry, LogExtent, LogKind};
 use nodegate::predicate::Details;
 use nodegate::reading::{Code, Reading};
+use nodegate::record::standing::{Flag, Tier};
 use nodegate::record::status::{Event, Events, Live, Reason, Refusal, Standing, Wanted, judge};
-use nodegate::record::{Documents, HostKey, PublicKey, Unsigned, Verified, verify};
+use nodegate::record::{Documents, HostKey, PublicKey, Receipt, Unsigned, Verified, verify};
 
 use super::sample;
 
 const WANTED: Wanted =
-    Wanted { stage: Stage::Rack, level: Level::Quick, max_age: Some(Duration::from_secs(24 * 3600)) };
+    Wanted { stage: Stage::Rack, level: Level::Quick, max_age: Some(Duration::from_secs(24 * 3600)), receipt: false };
 
 /// A verified record with this number in the chain.
 fn record(seq: u64, change: impl FnOnce(&mut Details)) -> Verified {
@@ -39,6 +40,7 @@ fn live() -> Live {
         boot_id: Some(sample::BOOT.to_owned()),
         events: Events::Seen(Vec::new()),
         elsewhere: false,
+        receipts: Default::default(),
         now: "2026-11-30T22:00:00Z".parse().unwrap(),
     }
 }
@@ -299,4 +301,48 @@ fn the_log_of_the_live_host_gives_its_events_with_their_time() {
     let cut = LogExtent { complete: false, ..extent };
     assert!(matches!(live_from_log(Reading::Value(cut), Vec::new()), Events::Unknown(_)));
     assert!(matches!(live_from_log(Reading::Failed(Code::NO_PERMISSION), Vec::new()), Events::Unknown(_)));
+}
+
+/// What a collector signed about a record.
+fn receipt(record: &Verified, received_at: &str, flags: &[Flag]) -> Receipt {
+    Receipt {
+        payload: record.payload,
+        received_at: received_at.parse().unwrap(),
+        run_id: record.details.run_id.clone(),
+        tier: Some(Tier::Token),
+        flags: flags.to_vec(),
+        ledger: None,
+    }
+}
+
+fn live_holding(receipts: &[Receipt]) -> Live {
+    live_with(|live| live.receipts = receipts.iter().map(|receipt| (receipt.payload, receipt.clone())).collect())
+}
+
+#[test]
+fn where_a_receipt_is_asked_for_only_a_record_that_counts_at_the_collector_does() {
+    let wanted = Wanted { receipt: true, ..WANTED };
+    let record = record(1, |_| {});
+    let judged = |receipts: &[Receipt]| judge(std::slice::from_ref(&record), 1, &live_holding(receipts), &wanted);
+    let refused = |receipts: &[Receipt]| judged(receipts).unwrap_err().reasons;
+
+    assert!(matches!(refused(&[])[..], [Reason::NoReceipt { .. }]));
+    let flagged = receipt(&record, "2026-11-30T20:41:07Z", &[Flag::PendingKey]);
+    assert!(refused(&[flagged])[0].to_string().contains("waits for approval"));
+    let clean = receipt(&record, "2026-11-30T20:41:07Z", &[]);
+    assert_eq!(judged(&[clean.clone()]).unwrap().receipt, Some(clean));
+}
+
+#[test]
+fn a_receipt_makes_a_record_older_that_a_clock_had_made_young_and_never_younger() {
+    let record = record(1, |details| details.finished_at = "2026-11-30T21:00:00Z".to_owned());
+    let judged = |received_at: &str| {
+        let live = live_holding(&[receipt(&record, received_at, &[])]);
+        judge(std::slice::from_ref(&record), 1, &live, &WANTED)
+    };
+    assert!(judged("2026-11-30T21:00:01Z").is_ok());
+    let refusal = judged("2026-11-28T21:00:00Z").unwrap_err();
+    assert!(matches!(refusal.reasons[..], [Reason::TooOld { .. }]), "{:?}", refusal.reasons);
+    // A collector whose clock is ahead says nothing against a record.
+    assert!(judged("2026-12-05T21:00:00Z").is_ok());
 }

@@ -36,9 +36,11 @@ enum Command {
     List(ListArgs),
     /// Show one key
     Show(ShowArgs),
-    /// Let a pending key count, its records that are here already too; another key of the host ends
+    /// Let a pending key count, with the records that it signed already
+    ///
+    /// Another approved key of the same host is retired by it.
     Approve(DecideArgs),
-    /// Refuse what a key signs from now on; what it signed does not count any more. There is no way back
+    /// Refuse a key for ever; what it signed does not count any more
     Revoke(DecideArgs),
     /// One-time join tokens, each for one serial number
     #[command(subcommand)]

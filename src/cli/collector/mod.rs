@@ -16,6 +16,9 @@ use crate::exit::Ending;
 
 /// The collector takes records in, keeps them in a ledger, and shows the fleet.
 #[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  nodegate collector serve --listen 127.0.0.1:8080\n  nodegate collector keys list --only pending"
+)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use super::engine::Engine;
-use super::{Place, StoreError};
+use super::{Place, StoreError, Use};
 
 /// Connections that are kept open between questions.
 const KEPT: usize = 8;
@@ -25,11 +25,11 @@ impl Readers {
         let idle = self.lock().pop();
         if let Some(engine) = idle {
             match self.ask_on(engine, &question) {
-                Err(StoreError::Engine(error)) if error.is_gone() => self.lock().clear(),
+                Err(error) if error.is_gone() => self.lock().clear(),
                 answer => return answer,
             }
         }
-        self.ask_on(self.place.connect()?, &question)
+        self.ask_on(self.place.connect(Use::Reader)?, &question)
     }
 
     fn ask_on<T>(

@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OpenFlags, params_from_iter};
 
+use super::Use;
 use super::engine::{BEGIN, Engine, EngineError, Row, SNAPSHOT, Value};
 
 /// How long a statement waits for another process that writes.
@@ -14,12 +15,17 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Statements that a connection keeps prepared; the store has fewer.
 const PREPARED: usize = 128;
 
+/// KiB of pages that the writer keeps, so that it finds the indices of a large fleet in memory.
+const WRITERS_CACHE: i64 = 32 * 1024;
+/// KiB of pages that each of the readers keeps; the system keeps the file too.
+const READERS_CACHE: i64 = 2 * 1024;
+
 /// One connection to the file.
 pub struct Sqlite(Connection);
 
 impl Sqlite {
     /// Opens the file, and makes it where it is missing.
-    pub fn open(path: &Path) -> Result<Sqlite, EngineError> {
+    pub fn open(path: &Path, purpose: Use) -> Result<Sqlite, EngineError> {
         // It holds the secret of the nonces. SQLite gives its other files the same mode.
         let private = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
         if let Err(error) = private
@@ -35,8 +41,12 @@ impl Sqlite {
         connection.pragma_update(None, "synchronous", "full")?;
         // All that is searched is in lower case already; PostgreSQL tells cases apart too.
         connection.pragma_update(None, "case_sensitive_like", "on")?;
-        // Pages, 4 KiB each: indices of a large fleet stay in memory, and memory stays bounded.
-        connection.pragma_update(None, "cache_size", 4096)?;
+        let cache = match purpose {
+            Use::Writer => WRITERS_CACHE,
+            Use::Reader => READERS_CACHE,
+        };
+        // A negative number is one of KiB.
+        connection.pragma_update(None, "cache_size", -cache)?;
         Ok(Sqlite(connection))
     }
 }

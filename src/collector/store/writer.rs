@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::admit;
 use super::engine::{BEGIN, COMMIT, Engine, ROLLBACK};
 use super::nodes;
-use super::{Place, Rules, StoreError};
+use super::{Place, Rules, StoreError, Use};
 use crate::collector::intake::Taken;
 use crate::collector::model::{Admission, Refusal};
 
@@ -159,16 +159,27 @@ impl Thread {
         }
         let count = batch.len();
         let (records, senders): (Vec<_>, Vec<_>) = batch.into_iter().unzip();
-        let rules = self.rules.clone();
-        let answers = self.transaction(|engine| admit::batch(engine, &rules, &records, Timestamp::now()));
-        self.waiting.fetch_sub(count, Ordering::Relaxed);
-        match answers {
-            Ok(answers) => senders.into_iter().zip(answers).for_each(|(sender, answer)| drop(sender.send(answer))),
-            Err(error) => {
-                let refusal = Refusal::busy(&error);
-                senders.into_iter().for_each(|sender| drop(sender.send(Err(refusal.clone()))));
+        let answers = match self.commit(&records) {
+            // One record that the database cannot take must not keep the others out.
+            Err(error) if count > 1 && !error.is_gone() => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a batch failed, its records are taken singly"
+                );
+                let singly = |record| self.commit(record).unwrap_or_else(|error| vec![Err(Refusal::busy(&error))]);
+                records.chunks(1).flat_map(singly).collect()
             }
-        }
+            Err(error) => vec![Err(Refusal::busy(&error)); count],
+            Ok(answers) => answers,
+        };
+        self.waiting.fetch_sub(count, Ordering::Relaxed);
+        // Who sent a record may have gone; it is stored all the same.
+        senders.into_iter().zip(answers).for_each(|(sender, answer)| drop(sender.send(answer)));
+    }
+
+    fn commit(&mut self, records: &[Taken]) -> Result<Vec<Answer>, StoreError> {
+        let rules = self.rules.clone();
+        self.transaction(|engine| admit::batch(engine, &rules, records, Timestamp::now()))
     }
 
     fn expire(&mut self) {
@@ -186,7 +197,7 @@ impl Thread {
     fn transaction<T>(&mut self, work: impl FnOnce(&mut dyn Engine) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let mut engine = match self.engine.take() {
             Some(engine) => engine,
-            None => self.place.connect()?,
+            None => self.place.connect(Use::Writer)?,
         };
         let done = catch_unwind(AssertUnwindSafe(|| in_transaction(engine.as_mut(), work)));
         let done = done.unwrap_or(Err(StoreError::Ended));

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::decision::{Level, Stage};
+use crate::record::standing::Flag;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -89,6 +90,15 @@ pub enum Reason {
     LogUnknown {
         why: String,
     },
+    /// No receipt of the collector is kept that verifies.
+    NoReceipt {
+        run_id: String,
+    },
+    /// The collector has it, and it does not count there.
+    Flagged {
+        run_id: String,
+        flags: Vec<Flag>,
+    },
 }
 
 impl Reason {
@@ -153,6 +163,13 @@ impl fmt::Display for Reason {
             }
             Reason::Unreadable { run_id, what } => write!(f, "run {run_id}: {what} cannot be read"),
             Reason::EventSince { text } => write!(f, "the kernel reported since then: {text}"),
+            Reason::NoReceipt { run_id } => {
+                write!(f, "run {run_id} has no receipt of the collector that verifies: nodegate deliver --list")
+            }
+            Reason::Flagged { run_id, flags } => {
+                let meanings: Vec<&str> = flags.iter().map(|flag| flag.meaning()).collect();
+                write!(f, "run {run_id} does not count at the collector: {}", meanings.join("; "))
+            }
             Reason::LogUnknown { why } => write!(f, "what the kernel reported since then is unknown: {why}"),
         }
     }

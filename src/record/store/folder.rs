@@ -34,8 +34,13 @@ pub fn folder_for(root: bool, xdg: Option<OsString>, home: Option<OsString>) -> 
 
 /// Makes the folder if it is missing; one that others own or can write to is refused.
 pub fn prepare(path: &Path) -> Result<(), StoreError> {
+    durable::make_folder(path).map_err(|source| StoreError::Folder { path: path.to_owned(), source })?;
+    check(path)
+}
+
+/// A folder that is there is ours alone and takes a file.
+pub fn check(path: &Path) -> Result<(), StoreError> {
     let unusable = |source| StoreError::Folder { path: path.to_owned(), source };
-    durable::make_folder(path).map_err(unusable)?;
     let metadata = std::fs::metadata(path).map_err(unusable)?;
     let us = rustix::process::geteuid().as_raw();
     if metadata.uid() != us {
@@ -50,7 +55,7 @@ pub fn prepare(path: &Path) -> Result<(), StoreError> {
 }
 
 /// Removes what killed runs left half-written. The caller holds the lock, so nobody is writing.
-pub fn sweep(folders: [&Path; 2]) -> Result<(), StoreError> {
+pub fn sweep<const N: usize>(folders: [&Path; N]) -> Result<(), StoreError> {
     folders.into_iter().try_for_each(|path| {
         durable::sweep(path).map_err(|source| StoreError::Folder { path: path.to_owned(), source })
     })

@@ -66,15 +66,20 @@ pub fn verified(folder: &Path, keys: &[PublicKey]) -> Result<Vec<Shelved>, Store
 
 /// Names of the records, oldest first (a UUIDv7 begins with its time).
 pub fn run_ids(folder: &Path) -> Result<Vec<String>, StoreError> {
-    let path = folder.join(RECORDS);
-    let entries = match fs::read_dir(&path) {
+    run_ids_in(&folder.join(RECORDS))
+}
+
+/// The same of any folder of `RUN.json`; none where there is no such folder.
+pub(super) fn run_ids_in(path: &Path) -> Result<Vec<String>, StoreError> {
+    let unread = |source| StoreError::Read { path: path.to_owned(), source };
+    let entries = match fs::read_dir(path) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(source) => return Err(StoreError::Read { path, source }),
+        Err(source) => return Err(unread(source)),
     };
     let mut run_ids = Vec::new();
     for entry in entries {
-        let name = entry.map_err(|source| StoreError::Read { path: path.clone(), source })?.file_name();
+        let name = entry.map_err(unread)?.file_name();
         let stem = name.to_str().and_then(|name| name.strip_suffix(".json"));
         run_ids.extend(stem.filter(|stem| uuid::Uuid::parse_str(stem).is_ok()).map(str::to_owned));
     }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::spool::{DEAD, SPOOL};
 use super::{KEY, PUBLIC_KEY, RECORDS, STATE, StoreError, rotation, shelf};
 use crate::ident::{Digest, printable};
 use crate::record::identity::{HostDocument, Strength};
@@ -106,7 +107,15 @@ pub fn claim(folder: &Path, host: &HostDocument, new: &NewKey) -> Result<(HostKe
         Whose::Nobodys => fresh(folder, host, new)?,
         Whose::Others { digest, why } => {
             let aside = set_aside(folder, digest)?;
-            notices.push(format!("the history in {} {why}: set aside in {}", folder.display(), aside.display()));
+            let waiting = shelf::run_ids_in(&aside.join(SPOOL))?.len();
+            let send = match waiting {
+                0 => String::new(),
+                _ => format!(
+                    "; {waiting} of its records wait for the collector: nodegate deliver --state {}",
+                    aside.display()
+                ),
+            };
+            notices.push(format!("the history in {} {why}: set aside in {}{send}", folder.display(), aside.display()));
             fresh(folder, host, new)?
         }
     };
@@ -228,9 +237,9 @@ fn rebuild(folder: &Path, host: &HostDocument, key: &HostKey) -> Result<Option<S
 /// Moves key, state and records out of the way. `state.json` goes last, so that a run killed
 /// in between is continued by the next one, into the same folder.
 fn set_aside(folder: &Path, digest: Digest) -> Result<PathBuf, StoreError> {
-    // An empty folder of records has nothing to keep; one that is not empty stays by itself.
-    drop(fs::remove_dir(folder.join(RECORDS)));
-    let entries: Vec<&str> = [rotation::NEXT, rotation::RETIRED, RECORDS, PUBLIC_KEY, KEY, STATE]
+    // An empty folder has nothing to keep; one that is not empty stays by itself.
+    [RECORDS, SPOOL, DEAD].into_iter().for_each(|name| drop(fs::remove_dir(folder.join(name))));
+    let entries: Vec<&str> = [rotation::NEXT, rotation::RETIRED, SPOOL, DEAD, RECORDS, PUBLIC_KEY, KEY, STATE]
         .into_iter()
         .filter(|name| folder.join(name).exists())
         .collect();

@@ -44,8 +44,9 @@ pub(super) struct NewToken {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum SshCommand {
-    /// Add keys: a known_hosts file, ssh-keyscan's output (`-`), or one public key with --host
+    /// Add keys from a known_hosts file, ssh-keyscan, or a public key file
     Add(AddSsh),
+    /// List hosts and fingerprints
     List(At),
 }
 
@@ -64,8 +65,9 @@ pub(super) struct AddSsh {
 
 #[derive(Debug, clap::Subcommand)]
 pub(super) enum EkCommand {
-    /// Add one: certificate, PEM, tpm2-tools' file, or a file with its sha256:… alone
+    /// Add one from a certificate, PEM, tpm2-tools' file or its digest
     Add(AddEk),
+    /// List hosts and digests
     List(At),
 }
 
