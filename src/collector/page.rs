@@ -59,6 +59,3 @@ impl Frame {
 fn written(template: &impl askama::Template) -> String {
     template.render().expect("writing to a String cannot fail")
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,3 +1,5 @@
+//! Differences between small records, each made for one of them.
+
 use super::*;
 use crate::ident::{Digest, Subject};
 use crate::outcome::{Action, Grade, Judgement, Measurement};
