@@ -83,7 +83,10 @@ fn a_collector_that_is_killed_fifty_times_under_load_keeps_what_it_gave_a_receip
     let store = store_in(state.path());
     let missing = distinct.iter().filter(|payload| store.record(payload).unwrap().is_none()).count();
     let kept = store.head(jiff::Timestamp::now()).unwrap().index;
-    println!("campaign: 50 collectors killed, {} receipts, {missing} of them lost, {kept} records kept", receipts.len());
+    println!(
+        "campaign: 50 collectors killed, {} receipts, {missing} of them lost, {kept} records kept",
+        receipts.len()
+    );
     assert_eq!((missing, distinct.len()), (0, receipts.len()));
     ledger_verifies(state.path());
 }
@@ -144,14 +147,22 @@ fn an_agent_that_is_killed_at_fifty_points_of_a_run_leaves_each_record_in_the_sp
         .unwrap();
     assert_eq!(deliver.status.code(), Some(0), "{}", String::from_utf8_lossy(&deliver.stdout));
     let records = run_ids(&state.path().join("records"));
-    let without = records.iter().filter(|run| !state.path().join("records").join(format!("{run}.receipt.json")).exists());
+    let without =
+        records.iter().filter(|run| !state.path().join("records").join(format!("{run}.receipt.json")).exists());
     assert_eq!((without.count(), run_ids(&state.path().join("spool")).len()), (0, 0));
     let kept = collector.store().export(0, 1000).unwrap();
-    println!("campaign: {killed} of 50 agents killed before their end, {} records, {} at the collector", records.len(), kept.len());
+    println!(
+        "campaign: {killed} of 50 agents killed before their end, {} records, {} at the collector",
+        records.len(),
+        kept.len()
+    );
     let known: BTreeSet<String> = kept.iter().map(|kept| kept.record.run_id.clone()).collect();
     assert_eq!((known, kept.len()), (records.clone(), records.len()));
     // No gap and no fork: nothing was sent twice with effect, and nothing was left out.
-    let flagged: Vec<_> = kept.iter().filter(|kept| kept.record.flags.iter().any(|flag| ["gap", "fork"].contains(&flag.as_str()))).collect();
+    let flagged: Vec<_> = kept
+        .iter()
+        .filter(|kept| kept.record.flags.iter().any(|flag| ["gap", "fork"].contains(&flag.as_str())))
+        .collect();
     assert!(flagged.is_empty(), "{flagged:?}");
     ledger_verifies(collector.state.path());
 }

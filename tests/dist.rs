@@ -68,7 +68,8 @@ fn every_unit_uses_only_settings_that_systemd_has_in_that_section() {
     assert!(units.len() >= 5, "{units:?}");
     for (name, text) in &units {
         for (section, key, _) in entries(text) {
-            let known = KEYS.iter().find(|(known, _)| *known == section).unwrap_or_else(|| panic!("{name}: [{section}]"));
+            let known =
+                KEYS.iter().find(|(known, _)| *known == section).unwrap_or_else(|| panic!("{name}: [{section}]"));
             assert!(known.1.split_whitespace().any(|known| known == key), "{name}: {key} in [{section}]");
         }
     }

@@ -1,4 +1,4 @@
-//! What differs between two runs, in order and in words.
+//! Differences between small records, each made for one of them.
 
 use super::*;
 use crate::ident::{Digest, Subject};

@@ -36,7 +36,8 @@ impl Against {
             (details.partial, "partial", "steps were left out (--only or --skip)"),
         ]
         .into_iter()
-        .filter_map(|(holds, word, meaning)| holds.then(|| Against::new(word, meaning)))
+        .filter(|(holds, ..)| *holds)
+        .map(|(_, word, meaning)| Against::new(word, meaning))
         .collect()
     }
 }
