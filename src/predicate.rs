@@ -4,12 +4,12 @@
 //! these types. Numbers past 2^53 are strings, since in-toto readers turn numbers into doubles.
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::decision::{Decision, Level, Require, Stage};
 use crate::facts::topology::Topology;
 use crate::ident::{CheckId, ClassId, Digest, StepId, SuiteId};
-use crate::outcome::Outcome;
+use crate::outcome::{Flat, Outcome};
 
 /// The version of this object. A newer agent may add fields; an older one that reads a larger
 /// number refuses the record by name.
@@ -188,7 +188,7 @@ pub struct InventoryGpu {
 }
 
 /// One step with its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Step {
     pub id: StepId,
@@ -199,6 +199,15 @@ pub struct Step {
     /// RFC 3339, UTC.
     pub started_at: String,
     pub duration_ms: u64,
+}
+
+impl<'de> Deserialize<'de> for Step {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut flat = Flat::deserialize(deserializer)?;
+        let outcome = flat.take_outcome();
+        let Flat { id, check, require, started_at, duration_ms, .. } = flat;
+        Ok(Step { id, check, require, outcome, started_at, duration_ms })
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

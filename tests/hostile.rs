@@ -182,17 +182,14 @@ fn a_peer_that_does_not_read_its_answers_is_let_go() {
     assert_eq!(begun.count(), 4, "exports are without end");
     assert_eq!(collector.get("/v1/nodes").status, 200, "who asks little waits for who asks for all");
     let all: String = records.iter().map(|record| get(&format!("/v1/records/{}", record.payload.hex()))).collect();
-    let mut readers: Vec<TcpStream> = (0..80).map(|_| ask(all.clone())).collect();
-    readers.extend(exports);
+    let readers: Vec<TcpStream> = (0..80).map(|_| ask(all.clone())).chain(exports).collect();
     assert!(eventually(|| collector.get("/v1/nodes").status == 503), "one peer may ask without end");
     assert_eq!(collector.post(&host.record(|_| ()).raw).status, 201, "who writes waits for who reads");
     assert_eq!(from_elsewhere(&collector, "/v1/alert-sink/0193a5d0-0000-7000-8000-000000000001"), "200");
-    assert!(eventually(|| collector.get("/v1/nodes").status == 200), "readers are shut out for good");
-    // None of them was kept waiting for a peer that waits for nothing.
-    readers.iter_mut().for_each(|stream| {
-        let mut waste = Vec::new();
-        let _reset = stream.read_to_end(&mut waste);
-    });
+    let alone = || collector.get("/metrics").text().contains("nodegate_collector_connections 1\n");
+    assert!(eventually(alone), "who does not read is waited for");
+    assert_eq!(collector.get("/v1/nodes").status, 200, "readers are shut out for good");
+    drop(readers);
     let after = collector.memory();
     assert!(after < before + 200 * 1024, "grew from {before} to {after} kB");
 }
@@ -211,16 +208,12 @@ fn from_elsewhere(collector: &Collector, path: &str) -> String {
 fn too_many_connections_of_one_peer_leave_room_for_others() {
     let collector = unharmed(&["--max-connections-per-peer", "20", "--max-connections", "64"], |collector, _| {
         let mut held: Vec<TcpStream> = (0..40).map(|_| connect(&collector.address()).unwrap()).collect();
-        let refused = held
-            .iter_mut()
-            .filter_map(|stream| {
-                stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-                let mut answer = [0; 512];
-                stream.read(&mut answer).ok().map(|_| answer)
-            })
-            .filter(|answer| answer.starts_with(b"HTTP/1.1 503"))
-            .count();
-        assert_eq!(refused, 20);
+        // One of before may be on its way out still.
+        for stream in &mut held[20..] {
+            let mut answer = [0; 12];
+            stream.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, *b"HTTP/1.1 503");
+        }
         assert_eq!(from_elsewhere(collector, "/healthz"), "200", "another peer is shut out");
         drop(held);
         assert!(eventually(|| Request::get("/healthz")

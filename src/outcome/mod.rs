@@ -5,11 +5,14 @@
 //! every expected subject was judged and nothing was found.
 
 pub mod blame;
+mod flat;
 
 use std::collections::BTreeSet;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub(crate) use flat::Flat;
 
 use crate::ident::{FindingCode, Subject, printable};
 

@@ -102,10 +102,10 @@ impl Collector {
         assert!(eventually(says), "no line with {parts:?} in:\n{}", self.said());
     }
 
-    /// Kilobytes of memory that it has now.
+    /// The most kilobytes of memory that it ever had.
     pub fn memory(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 

@@ -89,7 +89,7 @@ fn a_cloned_image_gets_a_key_of_its_own_and_the_history_is_not_its() {
     assert_eq!((record.details.seq, record.details.prev), (1, None));
     assert_eq!(own(folder.path()).len(), 1);
     let aside = folder.path().join(format!("foreign-{}", &sample::documents().host.digest().hex()[..8]));
-    assert_eq!(names(&aside), ["key.pem", "key.pub", "records", "state.json"]);
+    assert_eq!(names(&aside), ["key.pem", "key.pub", "records", "spool", "state.json"]);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn setting_aside_that_was_cut_short_is_finished_by_the_next_run() {
     let clone = Documents::of(&sample::snapshot(sample::OTHER_SERIAL, &sample::GPUS));
     Store::for_host(folder.path(), &clone.host).unwrap().commit(sample::details(), &clone).unwrap();
     assert_eq!(own(folder.path()).len(), 1);
-    assert_eq!(names(&aside), ["key.pem", "key.pub", "records", "state.json"]);
+    assert_eq!(names(&aside), ["key.pem", "key.pub", "records", "spool", "state.json"]);
 }
 
 #[test]

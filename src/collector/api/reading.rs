@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequestParts, Path};
@@ -94,13 +94,18 @@ impl<S: Send + Sync> FromRequestParts<S> for Named {
     }
 }
 
-/// The body, and room that it takes until it is sent or given up.
+/// The body, and room that it takes until it is sent or given up. It is handed out in slices: what is
+/// handed out counts as sent, though it only lies in a connection's buffer.
 pub fn held(body: Body, room: impl Send + Unpin + 'static) -> Body {
-    Body::new(Held { body, _room: room })
+    Body::new(Held { body, rest: Bytes::new(), _room: room })
 }
+
+/// Bytes of a slice.
+const SLICE: usize = 32 * 1024;
 
 struct Held<R> {
     body: Body,
+    rest: Bytes,
     _room: R,
 }
 
@@ -112,15 +117,29 @@ impl<R: Unpin> hyper::body::Body for Held<R> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                ended => return Poll::Ready(ended),
+            }
+        }
+        let length = self.rest.len().min(SLICE);
+        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        self.rest.is_empty() && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = self.rest.len() as u64;
+        match self.body.size_hint().exact() {
+            Some(length) => SizeHint::with_exact(length + rest),
+            None => SizeHint::new(),
+        }
     }
 }
 
@@ -147,5 +166,26 @@ mod tests {
             let problem = read(text).unwrap_err();
             assert_eq!((problem.status.as_u16(), problem.code), (400, "malformed"), "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_held_body_is_whole_comes_in_slices_and_gives_its_room_back_at_its_end() {
+        use http_body_util::BodyExt as _;
+        let room = Arc::new(());
+        let sent: Vec<u8> = (0..100_000_u32).map(|number| number as u8).collect();
+        let mut body = held(Body::from(sent.clone()), room.clone());
+        assert_eq!(hyper::body::Body::size_hint(&body).exact(), Some(100_000));
+        let mut received = Vec::new();
+        while let Some(frame) = body.frame().await {
+            let data = frame.unwrap().into_data().unwrap();
+            assert!(data.len() <= SLICE);
+            received.extend_from_slice(&data);
+            let rest = hyper::body::Body::size_hint(&body).exact();
+            assert_eq!(rest, Some((100_000 - received.len()) as u64));
+            assert_eq!(Arc::strong_count(&room), 2, "the room was given back too early");
+        }
+        assert_eq!(received, sent);
+        drop(body);
+        assert_eq!(Arc::strong_count(&room), 1);
     }
 }

@@ -138,9 +138,19 @@ impl Batch<'_> {
             [(taken.simulated, Flag::Simulated), (taken.overridden, Flag::Overridden), (taken.partial, Flag::Partial)];
         let mut flags: Vec<Flag> = said.into_iter().filter_map(|(is, flag)| is.then_some(flag)).collect();
         let link = Link { seq: taken.seq, payload: taken.payload, prev: taken.prev };
-        flags.extend(chain::judge(&link, &self.around(taken)?));
+        if !self.goes_on(&link, &taken.keyid) {
+            flags.extend(chain::judge(&link, &self.around(taken)?));
+        }
         flags.extend(self.judge_nonce(taken)?);
         Ok(flags)
+    }
+
+    /// Whether the link joins the chain's head, as nearly all do: nothing is at its number or after.
+    fn goes_on(&self, link: &Link, keyid: &str) -> bool {
+        self.keys.get(keyid).is_some_and(|key| match key.head {
+            None => link.seq == 1 && key.seq == 0 && link.prev.is_none(),
+            Some(head) => link.seq > 1 && link.seq - 1 == key.seq && link.prev == Some(head),
+        })
     }
 
     /// The records of the key at this number and beside it.

@@ -64,18 +64,19 @@ pub fn add(engine: &mut dyn Engine, rules: &Rules, taken: &Taken, new: &Record) 
     const COUNT: &str = "UPDATE nodes SET runs = runs + 1, rejections = rejections + $1 WHERE host = $2";
     let rejected = new.decision == Decision::Rejected && new.key_state != KeyState::Pending;
     match newest(engine, &rules.policy, &new.host)? {
-        Some(old) => {
+        Some(old) if !supersedes(new, &old) => {
             engine.execute(COUNT, &[rejected.into(), new.host.into()])?;
-            if supersedes(new, &old) {
-                put(engine, &rules.policy, taken, new, new.received_at)?;
-            }
+            Ok(())
         }
-        None => {
-            put(engine, &rules.policy, taken, new, new.received_at)?;
-            engine.execute(COUNT, &[rejected.into(), new.host.into()])?;
-        }
+        _ => put(engine, &rules.policy, taken, new, new.received_at, Count { runs: 1, rejections: rejected.into() }),
     }
-    Ok(())
+}
+
+/// What is added to a node's counts.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    runs: u64,
+    rejections: u64,
 }
 
 /// Makes this record its host's newest.
@@ -85,12 +86,14 @@ fn put(
     taken: &Taken,
     new: &Record,
     now: Timestamp,
+    count: Count,
 ) -> Result<(), EngineError> {
     const SQL: &str = "INSERT INTO nodes (host, position, hostname, serial, search, class, tier, standing, expires_at,
-        runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, 0)
+        runs, rejections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
         ON CONFLICT (host) DO UPDATE SET position = excluded.position, hostname = excluded.hostname,
         serial = excluded.serial, search = excluded.search, class = excluded.class, tier = excluded.tier,
-        standing = excluded.standing, expires_at = excluded.expires_at";
+        standing = excluded.standing, expires_at = excluded.expires_at, runs = nodes.runs + excluded.runs,
+        rejections = nodes.rejections + excluded.rejections";
     let (rank, expires_at) = judged(new, policy, now);
     let columns = [
         new.host.into(),
@@ -102,6 +105,8 @@ fn put(
         new.tier.as_str().into(),
         rank.clone(),
         expires_at,
+        count.runs.into(),
+        count.rejections.into(),
     ];
     engine.execute(SQL, &columns)?;
     put_details(engine, taken, new, &rank)
@@ -109,15 +114,24 @@ fn put(
 
 fn put_details(engine: &mut dyn Engine, taken: &Taken, new: &Record, rank: &Value) -> Result<(), EngineError> {
     const DETAILS: &str = "INSERT INTO node_details (host, gpus, problems) VALUES ($1, $2, $3)
-        ON CONFLICT (host) DO UPDATE SET gpus = excluded.gpus, problems = excluded.problems";
+        ON CONFLICT (host) DO UPDATE SET gpus = excluded.gpus, problems = excluded.problems
+        WHERE node_details.gpus <> excluded.gpus OR node_details.problems <> excluded.problems";
+    const STAND: &str = "UPDATE node_findings SET standing = $1, class = $2, tier = $3 WHERE host = $4";
     const FINDING: &str = "INSERT INTO node_findings (host, code, standing, class, tier) VALUES ($1, $2, $3, $4, $5)";
     let problems = serde_json::to_string(&taken.problems).expect("problems of strings and numbers are JSON");
-    engine.execute(DETAILS, &[new.host.into(), taken.gpus.as_str().into(), problems.into()])?;
-    engine.execute("DELETE FROM node_findings WHERE host = $1", &[new.host.into()])?;
+    let details = [new.host.into(), taken.gpus.as_str().into(), problems.into()];
+    let changed = engine.execute(DETAILS, &details)? > 0;
     let codes: BTreeSet<&str> = taken.problems.iter().map(|problem| problem.code.as_str()).collect();
-    for code in codes {
-        let (class, tier) = (new.class.as_str().into(), new.tier.as_str().into());
-        engine.execute(FINDING, &[new.host.into(), code.into(), rank.clone(), class, tier])?;
+    let (class, tier): (Value, Value) = (new.class.as_str().into(), new.tier.as_str().into());
+    // Most records find what the one before them found.
+    if !changed && !codes.is_empty() {
+        engine.execute(STAND, &[rank.clone(), class, tier, new.host.into()])?;
+    } else if changed {
+        engine.execute("DELETE FROM node_findings WHERE host = $1", &[new.host.into()])?;
+        for code in codes {
+            let finding = [new.host.into(), code.into(), rank.clone(), class.clone(), tier.clone()];
+            engine.execute(FINDING, &finding)?;
+        }
     }
     Ok(())
 }
@@ -130,7 +144,7 @@ pub fn judge(engine: &mut dyn Engine, policy: &Policy, host: &Digest, now: Times
         return Ok(rank(engine, &new, policy, now)?);
     }
     match body(engine, &new)? {
-        Some(taken) => Ok(put(engine, policy, &taken, &new, now)?),
+        Some(taken) => Ok(put(engine, policy, &taken, &new, now, Count::default())?),
         // Retention dropped it while it was not the newest: what it found is not known any more.
         None => Ok(rank(engine, &shown, policy, now)?),
     }

@@ -64,7 +64,7 @@ CREATE TABLE records (
     kept BIGINT NOT NULL
 );
 CREATE UNIQUE INDEX records_payload ON records (payload);
-CREATE UNIQUE INDEX records_run ON records (host, run_id);
+CREATE INDEX records_run ON records (run_id, host);
 CREATE INDEX records_host ON records (host, position);
 CREATE INDEX records_chain ON records (keyid, seq);
 CREATE INDEX records_challenge ON records (challenge) WHERE challenge IS NOT NULL;
@@ -107,7 +107,7 @@ CREATE TABLE nodes (
 );
 CREATE INDEX nodes_worst ON nodes (standing, position DESC, class, tier);
 CREATE INDEX nodes_newest ON nodes (position, standing, class, tier);
-CREATE INDEX nodes_name ON nodes (hostname, host, position, standing, class, tier);
+CREATE INDEX nodes_name ON nodes (hostname, host, standing, class, tier);
 CREATE INDEX nodes_serial ON nodes (serial);
 CREATE INDEX nodes_expiry ON nodes (standing, expires_at);
 CREATE INDEX nodes_counts ON nodes (standing, class, tier);

@@ -15,6 +15,8 @@ pub const PATIENCE: Duration = Duration::from_secs(10);
 /// Statements that a connection keeps prepared; the store has fewer.
 const PREPARED: usize = 128;
 
+/// Pages of the log, 4 KiB each.
+const CHECKPOINT: i64 = 8192;
 /// KiB of pages that the writer keeps, so that it finds the indices of a large fleet in memory.
 const WRITERS_CACHE: i64 = 32 * 1024;
 /// KiB of pages that each of the readers keeps; the system keeps the file too.
@@ -41,6 +43,8 @@ impl Sqlite {
         connection.pragma_update(None, "synchronous", "full")?;
         // All that is searched is in lower case already; PostgreSQL tells cases apart too.
         connection.pragma_update(None, "case_sensitive_like", "on")?;
+        // Frames of the log before it is written back: the more, the more often a page was written in between.
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT)?;
         let cache = match purpose {
             Use::Writer => WRITERS_CACHE,
             Use::Reader => READERS_CACHE,

@@ -1,4 +1,4 @@
-//! Differences between small records, each made for one of them.
+//! What differs between two runs, in order and in words.
 
 use super::*;
 use crate::ident::{Digest, Subject};
