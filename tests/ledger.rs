@@ -78,6 +78,29 @@ fn two_processes_may_write_one_store_and_two_collectors_may_not_serve_it() {
 }
 
 #[test]
+fn an_entrys_hash_can_be_computed_by_the_shell_as_the_documentation_says() {
+    let documentation = std::fs::read_to_string("docs/collector-store.md").unwrap();
+    let recipe = documentation.split("```sh\n").find(|part| part.contains("nodegate ledger 1")).unwrap();
+    let recipe = recipe.split("```").next().unwrap();
+    let fresh = fresh();
+    let store = fresh.open();
+    let mut host = Host::known_to("a", &store);
+    (0..3).for_each(|_| drop(send(&store, &host.record(|_| ())).unwrap()));
+    // Stands in for the sqlite3 program, which few machines have.
+    let connection = rusqlite::Connection::open(file(&fresh)).unwrap();
+    let columns = "position || ' ' || previous || ' ' || payload || ' ' || received_at || ' ' || keyid || ' ' || entry";
+    let row: String = connection
+        .query_row(&format!("SELECT {columns} FROM records WHERE position = 3"), [], |row| row.get(0))
+        .unwrap();
+    let script = format!("sqlite3() {{ echo '{row}'; }}\n{recipe}");
+    let output = std::process::Command::new("bash").args(["-euc", &script]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let words: Vec<&str> = said.split_ascii_whitespace().collect();
+    let entry = store.entry(3).unwrap().unwrap();
+    assert_eq!(words, [entry.hex().as_str(), "-", &entry.hex(), "stored"], "{said}");
+}
+
+#[test]
 fn a_store_is_its_owners_alone() {
     let fresh = fresh();
     let store = fresh.open();

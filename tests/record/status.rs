@@ -330,7 +330,7 @@ fn where_a_receipt_is_asked_for_only_a_record_that_counts_at_the_collector_does(
     let flagged = receipt(&record, "2026-11-30T20:41:07Z", &[Flag::PendingKey]);
     assert!(refused(&[flagged])[0].to_string().contains("waits for approval"));
     let clean = receipt(&record, "2026-11-30T20:41:07Z", &[]);
-    assert_eq!(judged(&[clean.clone()]).unwrap().receipt, Some(clean));
+    assert_eq!(judged(std::slice::from_ref(&clean)).unwrap().receipt, Some(clean));
 }
 
 #[test]

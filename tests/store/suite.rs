@@ -392,7 +392,7 @@ pub fn tokens_keys_and_alerts_are_kept_listed_and_removed(fresh: &Fresh) {
     };
     store.put_ssh_host_key(ssh.clone()).unwrap();
     store.put_ssh_host_key(ssh.clone()).unwrap();
-    assert_eq!(store.ssh_host_keys_of("gpu-1").unwrap(), [ssh.clone()]);
+    assert_eq!(store.ssh_host_keys_of("gpu-1").unwrap(), std::slice::from_ref(&ssh));
     assert!(store.ssh_host_keys_of("gpu-2").unwrap().is_empty());
     assert_eq!(store.remove_ssh_host_keys("gpu-1").unwrap(), 1);
 

@@ -35,12 +35,15 @@ pub fn be_one() {
                 loop {
                     let signed = host.record(|_| ());
                     // Busy: it is tried again, as an agent would.
-                    while let Ok(admission) = send(store, &signed).map_err(|_| std::thread::sleep(PAUSE)) {
-                        receipt::verify(&admission.receipt, public, signed.payload, &signed.run_id).unwrap();
-                        // One write a line: a line that is there is whole.
-                        std::io::stdout().write_all(format!("receipt {}\n", signed.payload).as_bytes()).unwrap();
-                        break;
-                    }
+                    let admission = loop {
+                        match send(store, &signed) {
+                            Ok(admission) => break admission,
+                            Err(_) => std::thread::sleep(PAUSE),
+                        }
+                    };
+                    receipt::verify(&admission.receipt, public, signed.payload, &signed.run_id).unwrap();
+                    // One write a line: a line that is there is whole.
+                    std::io::stdout().write_all(format!("receipt {}\n", signed.payload).as_bytes()).unwrap();
                 }
             });
         }
