@@ -1,6 +1,8 @@
 //! Figures, not tests: how long a page of a large fleet takes, and what a record costs.
 //! `cargo test --release --test ledger -- --ignored --nocapture figures`
 
+#![allow(clippy::print_stdout, reason = "figures are for reading")]
+
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
