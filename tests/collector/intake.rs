@@ -323,3 +323,28 @@ fn a_record_that_the_agent_wrote_is_taken_and_shown() {
     assert!(page.text().contains("H100"));
     assert_eq!(collector.get("/v1/nodes").json()["standings"], json!({ "uncounted": 1 }));
 }
+
+#[test]
+fn the_agent_sends_its_record_and_keeps_the_receipt() {
+    for (options, status, delivered) in [(&["--accept-simulated"][..], 0, "delivered=yes"), (&[], 3, "delivered=no")] {
+        let collector = Collector::start(options);
+        let state = tempfile::tempdir().unwrap();
+        let ran = crate::server::nodegate()
+            .args(["run", "--fixture", "fixtures/hosts/hgx-h100-8", "--require-delivery", "--collector"])
+            .arg(format!("http://{}", collector.address()))
+            .arg("--receipt-key")
+            .arg(collector.state.path().join("receipt.pub"))
+            .arg("--state")
+            .arg(state.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert_eq!(ran.status.code(), Some(status), "{said}{}", collector.said());
+        assert!(said.contains(delivered), "{said}");
+        let kept = if status == 0 { 1 } else { 0 };
+        assert_eq!(collector.get("/v1/nodes").json()["total"], kept, "{}", collector.said());
+        let run = said.split("run=").nth(1).unwrap().split(' ').next().unwrap();
+        let receipt = state.path().join(format!("simulated/records/{run}.receipt.json"));
+        assert_eq!(receipt.exists(), status == 0);
+    }
+}
