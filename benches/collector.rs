@@ -1,7 +1,7 @@
 //! The collector under load: records of 20 kB from many keys through many connections, closed loop.
 //!
 //! ```text
-//! cargo bench --bench collector -- [--records 100000] [--keys 10000] [--connections 256] [--store URL]
+//! cargo build --release && cargo bench --bench collector -- [--records 100000] [--keys 10000] [--connections 256] [--store URL]
 //! ```
 //!
 //! Generator and server share the machine. What the server costs is read from its own
