@@ -82,7 +82,7 @@ fn two_processes_may_write_one_store_and_two_collectors_may_not_serve_it() {
 #[test]
 fn an_entrys_hash_can_be_computed_by_the_shell_as_the_documentation_says() {
     let documentation = std::fs::read_to_string("docs/collector-store.md").unwrap();
-    let recipe = documentation.rsplit("```sh\n").find(|part| part.contains("nodegate ledger 1")).unwrap();
+    let recipe = documentation.split("```sh\n").find(|part| part.starts_with("sqlite3 -separator")).unwrap();
     let recipe = recipe.split("```").next().unwrap();
     let fresh = fresh();
     let store = fresh.open();

@@ -23,8 +23,9 @@ mod sqlite;
 mod tokens;
 mod writer;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
@@ -40,7 +41,7 @@ pub use server::ServerError;
 pub use tokens::{AccessToken, EndorsementKey, JoinToken, SshHostKey};
 
 use super::intake::{self, Signer, Taken};
-use super::model::{Admission, Refusal};
+use super::model::{Admission, KeyState, Refusal};
 use super::nonce::Secret;
 use super::policy::Policy;
 use crate::record::{CollectorKey, PublicKey};
@@ -95,13 +96,24 @@ pub enum StoreError {
 #[derive(Clone)]
 pub struct Store(Arc<Inner>);
 
+/// Keys that are kept parsed.
+const SIGNERS: usize = 32_768;
+
 struct Inner {
+    signers: Mutex<HashMap<String, Signer>>,
     place: Place,
     readers: Readers,
     writer: Writer,
     rules: Arc<Rules>,
     /// Held as long as this store serves.
     _lock: Option<std::fs::File>,
+}
+
+impl Inner {
+    fn lock_signers(&self) -> MutexGuard<'_, HashMap<String, Signer>> {
+        // A thread that panicked while it held them left them whole.
+        self.signers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the writer and the questions judge by.
@@ -151,7 +163,7 @@ impl Store {
         let rules = Arc::new(prepare(engine.as_mut(), key, &settings)?);
         let writer = Writer::start(place.clone(), engine, rules.clone());
         let readers = Readers::new(place.clone());
-        Ok(Store(Arc::new(Inner { place, readers, writer, rules, _lock: lock })))
+        Ok(Store(Arc::new(Inner { signers: Mutex::default(), place, readers, writer, rules, _lock: lock })))
     }
 
     /// Verifies a record with what is known of its key. Costs a reader's look at most once a key.
@@ -190,12 +202,24 @@ impl Store {
         self.0.writer.waiting()
     }
 
+    /// An approved key is looked up once: what may change of it, its state, is looked at again as
+    /// the record is stored.
     fn signer(&self, keyid: &str) -> Result<Option<Signer>, Refusal> {
-        let key = self.key(keyid).map_err(|error| Refusal::busy(&error))?;
-        Ok(key.and_then(|key| {
-            let public = PublicKey::parse(&key.public_key).ok()?;
-            Some(Signer { key: public, tier: key.tier, state: key.state, reason: key.reason, host: key.host })
-        }))
+        if let Some(signer) = self.0.lock_signers().get(keyid) {
+            return Ok(Some(signer.clone()));
+        }
+        let Some(key) = self.key(keyid).map_err(|error| Refusal::busy(&error))? else { return Ok(None) };
+        let Ok(public) = PublicKey::parse(&key.public_key) else { return Ok(None) };
+        let signer = Signer { key: public, tier: key.tier, state: key.state, reason: key.reason, host: key.host };
+        if signer.state == KeyState::Approved {
+            let mut signers = self.0.lock_signers();
+            // Rarely, and then all at once: which ones are asked for again shows soon.
+            if signers.len() >= SIGNERS {
+                signers.clear();
+            }
+            signers.insert(keyid.to_owned(), signer.clone());
+        }
+        Ok(Some(signer))
     }
 }
 

@@ -42,18 +42,39 @@ impl Envelope {
 
 /// The bytes that are signed: `DSSEv1 LEN type LEN body`.
 pub fn pre_authentication_encoding(payload_type: &str, payload: &[u8]) -> Vec<u8> {
-    let mut encoding = format!("DSSEv1 {} {} {} ", payload_type.len(), payload_type, payload.len()).into_bytes();
-    encoding.extend_from_slice(payload);
-    encoding
+    [preamble(payload_type, payload.len()).as_bytes(), payload].concat()
 }
+
+/// The same of a payload in base64, decoded in its place, and where in it the payload begins.
+pub fn encode_for_verification(payload_type: &str, base64: &str) -> Result<(Vec<u8>, usize), base64::DecodeError> {
+    let digits = base64.trim_end_matches('=').len();
+    let before = preamble(payload_type, digits * 3 / 4);
+    let mut encoding = Vec::with_capacity(before.len() + digits * 3 / 4 + 3);
+    encoding.extend_from_slice(before.as_bytes());
+    if STANDARD.decode_vec(base64, &mut encoding).is_ok() && encoding.len() == before.len() + digits * 3 / 4 {
+        return Ok((encoding, before.len()));
+    }
+    let payload = decode_base64(base64)?;
+    let before = preamble(payload_type, payload.len());
+    Ok(([before.as_bytes(), &payload].concat(), before.len()))
+}
+
+fn preamble(payload_type: &str, length: usize) -> String {
+    format!("DSSEv1 {} {payload_type} {length} ", payload_type.len())
+}
+
+const TOLERANT: GeneralPurposeConfig =
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+const STANDARD: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, TOLERANT);
+const URL_SAFE: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, TOLERANT);
 
 /// Standard or URL-safe base64, padded or not, as DSSE asks of a verifier. One text keeps to
 /// one alphabet.
 pub fn decode_base64(text: &str) -> Result<Vec<u8>, base64::DecodeError> {
-    let tolerant = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
-    let url_safe = text.contains(['-', '_']);
-    let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
-    GeneralPurpose::new(alphabet, tolerant).decode(text)
+    match STANDARD.decode(text) {
+        Err(_) if text.contains(['-', '_']) => URL_SAFE.decode(text),
+        decoded => decoded,
+    }
 }
 
 #[cfg(test)]
@@ -65,6 +86,18 @@ mod tests {
         // The example of secure-systems-lab/dsse, protocol.md.
         let encoding = pre_authentication_encoding("http://example.com/HelloWorld", b"hello world");
         assert_eq!(encoding, b"DSSEv1 29 http://example.com/HelloWorld 11 hello world");
+    }
+
+    #[test]
+    fn a_payload_is_decoded_into_its_encoding_as_if_it_were_decoded_first() {
+        for text in ["", "aGVsbG8gd29ybGQ=", "aGVsbG8gd29ybGQ", "+/8=", "-_8=", "-_8", "aGVsbG8"] {
+            let (encoding, begin) = encode_for_verification("t", text).unwrap();
+            let payload = decode_base64(text).unwrap();
+            assert_eq!((&encoding[begin..], &encoding), (&payload[..], &pre_authentication_encoding("t", &payload)));
+        }
+        for text in ["+_8=", "a", "a===", "aGVsbG8=\n", "é"] {
+            assert!(encode_for_verification("t", text).is_err(), "{text}");
+        }
     }
 
     #[test]

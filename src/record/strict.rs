@@ -4,6 +4,8 @@
 //! records under one signature, so a second key of the same name is refused at any depth.
 //! [`check`] looks for that alone and builds nothing: what it lets through can be read as a type.
 
+mod plain;
+
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
@@ -18,8 +20,17 @@ pub fn parse(bytes: &[u8]) -> Result<Value, serde_json::Error> {
     serde_json::from_slice(bytes)
 }
 
-/// Goes once over a JSON text for everything that [`parse`] refuses, and gives the names of the outermost object.
+/// Goes once over a text and gives the names of its outermost object. What it lets through has no
+/// key twice; whether it is JSON at all, reading it as a type says.
 pub fn check(bytes: &[u8]) -> Result<Vec<String>, serde_json::Error> {
+    match plain::names(bytes) {
+        Some(names) => Ok(names),
+        None => look(bytes),
+    }
+}
+
+/// The thorough look: everything is read, and nothing is kept.
+fn look(bytes: &[u8]) -> Result<Vec<String>, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let mut names = Names { open: Vec::new(), outermost: None };
     Look(&mut names).deserialize(&mut reader)?;
@@ -106,6 +117,7 @@ impl<'de> Visitor<'de> for Look<'_, 'de> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<(), A::Error> {
+        self.0.outermost.get_or_insert_default();
         while sequence.next_element_seed(Look(self.0))?.is_some() {}
         Ok(())
     }
@@ -158,10 +170,10 @@ mod tests {
     #[test]
     fn what_is_not_exactly_one_json_text_is_refused() {
         for text in ["", "{", "{}{}", "nul", "\u{feff}{}", "{\"a\":1,}", "[1e999]"] {
-            assert!(parse(text.as_bytes()).is_err() && check(text.as_bytes()).is_err(), "{text}");
+            assert!(parse(text.as_bytes()).is_err() && look(text.as_bytes()).is_err(), "{text}");
         }
         for bytes in ["[".repeat(100_000).as_bytes(), b"\"\xff\"", b"\"\\ud800\"", b"{\"\\ud800\":1}", b"1 2"] {
-            assert!(parse(bytes).is_err() && check(bytes).is_err());
+            assert!(parse(bytes).is_err() && look(bytes).is_err());
         }
     }
 
@@ -177,9 +189,62 @@ mod tests {
     }
 
     #[test]
+    fn the_quick_look_never_says_what_the_thorough_one_does_not() {
+        use proptest::prelude::*;
+        // Few letters, so that keys meet; escapes, brackets and numbers in every wrong place too.
+        let piece = prop_oneof![
+            Just("\"a\":"),
+            Just("\"b\":"),
+            Just("\"a\\\"\":"),
+            Just("\"\\u0061\":"),
+            Just("{"),
+            Just("}"),
+            Just("["),
+            Just("]"),
+            Just(","),
+            Just("\"a\""),
+            Just("\"\\\\\""),
+            Just("1"),
+            Just("-2.5"),
+            Just("1e9"),
+            Just("1e999"),
+            Just("null"),
+            Just("\"\\ud800\""),
+            Just("\"é\""),
+            Just(" "),
+            Just("\\"),
+            Just("\""),
+        ];
+        let object = |inner: BoxedStrategy<String>| {
+            let entry = (prop_oneof![Just("a"), Just("b"), Just("c"), Just("\\u0061")], inner);
+            prop::collection::vec(entry, 0..4).prop_map(|entries| {
+                let entries: Vec<String> = entries.iter().map(|(key, value)| format!("\"{key}\":{value}")).collect();
+                format!("{{{}}}", entries.join(","))
+            })
+        };
+        let leaf = prop_oneof![Just("1".to_owned()), Just("\"}\"".to_owned()), Just("[]".to_owned())].boxed();
+        let valid = leaf.prop_recursive(4, 24, 4, move |inner| {
+            let list = prop::collection::vec(inner.clone(), 0..4).prop_map(|values| format!("[{}]", values.join(",")));
+            prop_oneof![object(inner.boxed()).boxed(), list.boxed()].boxed()
+        });
+        let any = prop::collection::vec(piece, 0..12).prop_map(|pieces| pieces.concat());
+        proptest!(ProptestConfig::with_cases(4000), |(text in prop_oneof![valid, any])| {
+            let is_json = serde_json::from_str::<Value>(&text).is_ok();
+            match (plain::names(text.as_bytes()), look(text.as_bytes())) {
+                (Some(names), Ok(thorough)) => prop_assert_eq!(names, thorough),
+                // It lets no JSON through that the thorough look refuses.
+                (Some(_), Err(_)) => prop_assert!(!is_json, "{}", text),
+                (None, _) => {}
+            }
+        });
+    }
+
+    #[test]
     fn the_outermost_names_are_given_whatever_is_within() {
         assert_eq!(check(br#"{"a":{"b":1},"c":[{"d":2}]}"#).unwrap(), ["a", "c"]);
-        assert!(check(b"[1]").unwrap().is_empty());
+        for text in ["[1]", "[{\"a\":1}]"] {
+            assert!(check(text.as_bytes()).unwrap().is_empty() && look(text.as_bytes()).unwrap().is_empty());
+        }
     }
 
     #[test]

@@ -94,9 +94,9 @@ impl Opened {
 
     /// The record, if one of these keys signed it.
     pub fn verify(&self, keys: &[PublicKey]) -> Result<Verified, VerifyError> {
-        let payload = decode("payload", &self.0.payload)?;
-        let key = signer(&self.0, &payload, keys)?;
-        understood(&payload, key.keyid())
+        let signed = Signed::of(&self.0)?;
+        let key = signer(&self.0, &signed, keys)?;
+        understood(signed.payload(), key.keyid())
     }
 }
 
@@ -131,9 +131,27 @@ pub(super) fn verify_payload<'a>(
     keys: &'a [PublicKey],
 ) -> Result<(Vec<u8>, &'a PublicKey), VerifyError> {
     let envelope = read_envelope(bytes, payload_type)?;
-    let payload = decode("payload", &envelope.payload)?;
-    let key = signer(&envelope, &payload, keys)?;
-    Ok((payload, key))
+    let signed = Signed::of(&envelope)?;
+    let key = signer(&envelope, &signed, keys)?;
+    Ok((signed.payload().to_vec(), key))
+}
+
+/// What the signatures of an envelope are over, with the payload at its end.
+struct Signed {
+    encoding: Vec<u8>,
+    begin: usize,
+}
+
+impl Signed {
+    fn of(envelope: &Envelope) -> Result<Signed, VerifyError> {
+        let encoded = dsse::encode_for_verification(&envelope.payload_type, &envelope.payload);
+        let (encoding, begin) = encoded.map_err(|source| VerifyError::Base64 { field: "payload", source })?;
+        Ok(Signed { encoding, begin })
+    }
+
+    fn payload(&self) -> &[u8] {
+        self.encoding.get(self.begin..).unwrap_or_default()
+    }
 }
 
 /// The envelope in these bytes, be it alone or in a bundle. Nothing is verified.
@@ -143,9 +161,9 @@ fn read_envelope(bytes: &[u8], payload_type: &'static str) -> Result<Envelope, V
     }
     let names = strict::check(bytes).map_err(|source| VerifyError::Json { what: "the envelope", source })?;
     let envelope: Envelope = if names.iter().any(|name| name == "dsseEnvelope" || name == "mediaType") {
-        from_bundle(serde_json::from_slice(bytes).map_err(|error| shape(&error))?)?
+        from_bundle(serde_json::from_slice(bytes).map_err(unread)?)?
     } else {
-        serde_json::from_slice(bytes).map_err(|error| shape(&error))?
+        serde_json::from_slice(bytes).map_err(unread)?
     };
     if envelope.payload_type != payload_type {
         let found = printable(&envelope.payload_type, 80);
@@ -175,7 +193,7 @@ fn from_bundle(value: Value) -> Result<Envelope, VerifyError> {
 
 /// The key that one of the signatures verifies with. The key id only chooses the words of the
 /// error: DSSE forbids to decide by it.
-fn signer<'a>(envelope: &Envelope, payload: &[u8], keys: &'a [PublicKey]) -> Result<&'a PublicKey, VerifyError> {
+fn signer<'a>(envelope: &Envelope, signed: &Signed, keys: &'a [PublicKey]) -> Result<&'a PublicKey, VerifyError> {
     let signatures = &envelope.signatures;
     match signatures.len() {
         0 => return Err(VerifyError::Unsigned),
@@ -183,10 +201,9 @@ fn signer<'a>(envelope: &Envelope, payload: &[u8], keys: &'a [PublicKey]) -> Res
         _ if keys.is_empty() => return Err(VerifyError::NoKeys),
         _ => {}
     }
-    let message = dsse::pre_authentication_encoding(&envelope.payload_type, payload);
     for signature in signatures {
         let bytes = decode("signature", &signature.sig)?;
-        if let Some(key) = keys.iter().find(|key| key.verifies(&message, &bytes)) {
+        if let Some(key) = keys.iter().find(|key| key.verifies(&signed.encoding, &bytes)) {
             return Ok(key);
         }
     }
@@ -211,6 +228,7 @@ fn read_statement(payload: &[u8]) -> Result<Statement, VerifyError> {
     let statement = match statement {
         Ok(statement) if is_of_this_type(&statement) => statement,
         Ok(_) => return Err(what_else(payload).unwrap_or_else(|| not_a_record("of another type".to_owned()))),
+        Err(source) if is_no_json(&source) => return Err(VerifyError::Json { what: "the signed payload", source }),
         Err(error) => return Err(what_else(payload).unwrap_or_else(|| not_a_record(error.to_string()))),
     };
     let mut names = BTreeSet::new();
@@ -246,6 +264,15 @@ fn what_else(payload: &[u8]) -> Option<VerifyError> {
 
 fn decode(field: &'static str, text: &str) -> Result<Vec<u8>, VerifyError> {
     dsse::decode_base64(text).map_err(|source| VerifyError::Base64 { field, source })
+}
+
+/// Why the bytes are no envelope: no JSON, or another shape.
+fn unread(source: serde_json::Error) -> VerifyError {
+    if is_no_json(&source) { VerifyError::Json { what: "the envelope", source } } else { shape(&source) }
+}
+
+fn is_no_json(error: &serde_json::Error) -> bool {
+    error.is_syntax() || error.is_eof()
 }
 
 fn shape(error: &serde_json::Error) -> VerifyError {

@@ -143,15 +143,21 @@ pub fn gaps_forks_and_records_out_of_order_are_flagged_as_they_are(fresh: &Fresh
     assert_eq!(flags(&store, &records[0]), []);
     assert_eq!(flags(&store, &records[2]), [Flag::Gap]);
     assert_eq!(standing_of(&store, &host), Standing::Uncounted);
+    let head = || {
+        let key = store.key(&host.keyid()).unwrap().unwrap();
+        (key.seq, key.head)
+    };
     assert_eq!(flags(&store, &records[1]), [], "it fills the gap and joins both");
+    assert_eq!(head(), (3, Some(records[2].payload)), "the head only moves forward");
     assert_eq!(standing_of(&store, &host), Standing::Uncounted, "the newest is still the third");
     assert_eq!(flags(&store, &records[3]), []);
     assert_eq!(standing_of(&store, &host), Standing::Accepted);
     let fork = host.sign(|details| (details.seq, details.prev) = (4, Some(records[2].payload)));
     assert_eq!(flags(&store, &fork), [Flag::Fork]);
+    assert_eq!(head(), (4, Some(records[3].payload)), "a fork does not move it");
     assert_eq!(flags(&store, &records[4]), []);
-    let key = store.key(&host.keyid()).unwrap().unwrap();
-    assert_eq!((key.seq, key.head), (5, Some(records[4].payload)));
+    assert_eq!(head(), (5, Some(records[4].payload)));
+    assert!(store.audit(Timestamp::now()).unwrap().is_ok());
 }
 
 pub fn nonces_that_are_unknown_late_or_reused_are_flagged(fresh: &Fresh) {

@@ -68,7 +68,6 @@ CREATE INDEX records_run ON records (run_id, host);
 CREATE INDEX records_host ON records (host, position);
 CREATE INDEX records_chain ON records (keyid, seq);
 CREATE INDEX records_challenge ON records (challenge) WHERE challenge IS NOT NULL;
-CREATE INDEX records_kept ON records (received_at) WHERE kept = 1;
 CREATE TABLE bodies (
     position BIGINT PRIMARY KEY,
     raw BYTEA NOT NULL,
