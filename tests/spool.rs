@@ -1,7 +1,13 @@
 //! The spool: what was committed waits until its receipt is kept, whatever happens in between.
 
+#[path = "spool/answers.rs"]
+mod answers;
 #[path = "collector/client.rs"]
 mod client;
+#[path = "delivery/peer.rs"]
+mod peer;
+#[path = "spool/rough.rs"]
+mod rough;
 #[path = "record/sample.rs"]
 mod sample;
 #[path = "collector/server.rs"]
