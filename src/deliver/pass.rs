@@ -1,6 +1,7 @@
 //! One pass over the spool: what waits is sent in the order of its chain, oldest first, until the
 //! collector shows that it takes nothing now.
 
+use std::error::Error as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -12,6 +13,7 @@ use super::send::{self, PATIENCE, Undelivered};
 use super::target::Target;
 use super::trust::Trust;
 use crate::host::clock;
+use crate::ident::printable;
 use crate::isolate::interrupted;
 use crate::record::store::spool::Why;
 use crate::record::{Parcel, Receipt, Spool, StoreError};
@@ -110,8 +112,17 @@ impl Round<'_> {
                 self.report.waiting.push(Waiting { run_id, seq, cause: cause.clone() });
                 continue;
             }
-            // It may have gone since; whoever took it has its receipt.
-            let Ok(parcel) = self.spool.parcel(&run_id)? else { continue };
+            let parcel = match self.spool.parcel(&run_id) {
+                Ok(Ok(parcel)) => parcel,
+                // Damaged since it was looked at: the next pass sets it aside.
+                Ok(Err(_)) => continue,
+                Err(_) if self.spool.is_gone(&run_id) => continue,
+                // A bad place on the disk holds this one record and no other.
+                Err(error) => {
+                    self.report.waiting.push(Waiting { run_id, seq, cause: unread(&error) });
+                    continue;
+                }
+            };
             tried = true;
             if let Err(undelivered) = self.one(&parcel)? {
                 stopped = undelivered.stops_the_pass().then(|| undelivered.cause.clone());
@@ -202,4 +213,10 @@ impl Round<'_> {
         let left = self.limits.until.map(|until| until.saturating_duration_since(Instant::now()));
         left.map_or(PATIENCE, |left| left.min(PATIENCE))
     }
+}
+
+/// In one line, without the path, which the run id says.
+fn unread(error: &StoreError) -> String {
+    let why = error.source().map_or_else(|| error.to_string(), ToString::to_string);
+    format!("its entry in the spool cannot be read: {}", printable(&why, 200))
 }

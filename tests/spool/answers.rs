@@ -292,3 +292,20 @@ fn a_delivery_without_end_ends_by_a_signal_while_the_collector_says_nothing() {
     assert!(said.contains("interrupted") && !said.contains("no answer within"), "{said}");
     assert_eq!((waiting(folder.path()), peer.heard().len()), (records(folder.path()), 1));
 }
+
+#[test]
+fn an_entry_that_cannot_be_read_waits_and_does_not_hold_the_others() {
+    let pinned = Pinned::new();
+    let peer = pinned.willing();
+    let (folder, _store) = host_with(3);
+    let unreadable = records(folder.path()).into_iter().next().unwrap();
+    let entry = folder.path().join("spool").join(format!("{unreadable}.json"));
+    fs::remove_file(&entry).unwrap();
+    fs::create_dir(&entry).unwrap();
+    let sent = pinned.send(&peer, folder.path(), &[]);
+    assert!(sent.exit == 3 && sent.said.contains("cannot be read"), "{} {}", sent.exit, sent.said);
+    assert_eq!((receipts(folder.path()).len(), waiting(folder.path())), (2, [unreadable].into()), "{}", sent.said);
+    fs::remove_dir(&entry).unwrap();
+    assert_eq!(pinned.send(&peer, folder.path(), &[]).exit, 0);
+    assert_eq!(receipts(folder.path()), records(folder.path()));
+}

@@ -123,15 +123,18 @@ impl Spool {
     }
 
     /// Puts everything into the spool that belongs there, and gives what waits in the order of its
-    /// chain. A damaged entry cannot be sent; it is set aside as dead.
+    /// chain. A damaged entry cannot be sent; it is set aside as dead. One that cannot be read now may
+    /// be read later; it is given as number 0.
     pub fn take_up(&self) -> Result<Vec<(u64, String)>, StoreError> {
         let _lock = folder::lock(&self.folder)?;
         take_up(&self.folder)?;
         let mut order = Vec::new();
         for run_id in self.waiting()? {
-            match self.parcel(&run_id)? {
-                Ok(parcel) => order.push((parcel.seq, run_id)),
-                Err(error) => self.bury(&run_id, &Why::ours(format!("not sent, it is damaged: {error}")))?,
+            match self.parcel(&run_id) {
+                Ok(Ok(parcel)) => order.push((parcel.seq, run_id)),
+                Err(_) if self.is_gone(&run_id) => {}
+                Err(_) => order.push((0, run_id)),
+                Ok(Err(error)) => self.bury(&run_id, &Why::ours(format!("not sent, it is damaged: {error}")))?,
             }
         }
         order.sort();
@@ -145,6 +148,12 @@ impl Spool {
             let named = parcel.run_id == run_id;
             named.then_some(parcel).ok_or_else(|| VerifyError::NotARecord("its name is another run's".to_owned()))
         }))
+    }
+
+    /// Whether nothing of this run waits any more: somebody has its receipt, or has set it aside.
+    pub fn is_gone(&self, run_id: &str) -> bool {
+        let found = fs::symlink_metadata(entry(&self.folder, SPOOL, run_id));
+        found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Where a record's receipt is kept.
