@@ -138,6 +138,16 @@ fn was_killed(child: &mut Child, after: Duration) -> bool {
 
 #[test]
 fn runs_and_deliveries_that_are_killed_side_by_side_lose_nothing_and_double_nothing() {
+    kill_side_by_side(24);
+}
+
+#[test]
+#[ignore = "takes minutes; tests/run --long"]
+fn runs_and_deliveries_that_are_killed_hundreds_of_times_lose_nothing_and_double_nothing() {
+    kill_side_by_side(300);
+}
+
+fn kill_side_by_side(rounds: u64) {
     let mut collector = Collector::start(&["--key-rate", "0", "--approve-first-use"]);
     let key = collector.receipt_key();
     let (host, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -160,7 +170,7 @@ fn runs_and_deliveries_that_are_killed_side_by_side_lose_nothing_and_double_noth
     // The golden ratio spreads the moments evenly over a span, in no order.
     let moment = |number: u64, span: u64| Duration::from_millis(number * 618 % 1000 * span / 1000);
     let (mut killed, mut deliveries, mut killed_deliveries) = (0, 0, 0);
-    for round in 0..24 {
+    for round in 0..rounds {
         let mut run = run_without_delivery().spawn().unwrap();
         let end = Instant::now() + moment(round, span);
         while Instant::now() < end {
@@ -171,7 +181,9 @@ fn runs_and_deliveries_that_are_killed_side_by_side_lose_nothing_and_double_noth
         nothing_is_half(state, &key);
     }
     let made = records(state).len();
-    println!("{killed} runs and {killed_deliveries} of {deliveries} deliveries killed, {made} records");
+    println!(
+        "campaign: {killed} of {rounds} runs and {killed_deliveries} of {deliveries} deliveries killed, {made} records"
+    );
     assert!(killed > 5 && killed_deliveries > 10 && made > 2, "{killed} {killed_deliveries} {made}");
 
     // Nobody is there: what has no receipt waits, and nothing else does.
